@@ -1,0 +1,1 @@
+//! This machine's processes, terminals and files; no network protocol.

@@ -1,0 +1,1 @@
+//! The executor: serves processes and files of this machine over end-to-end encrypted streams.

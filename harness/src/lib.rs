@@ -1,0 +1,1 @@
+//! The harness: a client library and command line for remote executors.

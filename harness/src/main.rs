@@ -1,0 +1,3 @@
+//! Command line of the harness.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! The test world: real processes, end to end, stock interop, chaos, tidy checks and benches.

@@ -1,0 +1,1 @@
+//! The end-to-end channel: hybrid-IK Noise, records, messages and stream state, without IO.

@@ -1,0 +1,1 @@
+//! The exec-server JSON-RPC contract: envelope, methods, paths and the call table, without IO.

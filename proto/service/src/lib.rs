@@ -1,0 +1,1 @@
+//! The shell of a daemon: logs, metrics, health, TLS listeners, shutdown and drain.

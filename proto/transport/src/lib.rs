@@ -1,0 +1,1 @@
+//! Client side networking: registry calls, WebSocket links, TLS and the stream drivers.

@@ -1,0 +1,243 @@
+use bytes::{Bytes, BytesMut};
+use proptest::prelude::*;
+use prost::Message as _;
+
+use super::peek::{Kind, PeekError, Route, route};
+use super::{Body, DecodeError, Frame, Trace, data, proto};
+use crate::id::StreamId;
+
+const STREAM: &str = "7f3c2f4e-3f0e-4a53-9a65-2f3ef2b6a001";
+
+fn stream() -> StreamId {
+    StreamId::new(STREAM).expect("valid")
+}
+
+fn raw(body: Option<proto::relay_message_frame::Body>) -> proto::RelayMessageFrame {
+    proto::RelayMessageFrame {
+        version: 1,
+        stream_id: STREAM.to_owned(),
+        body,
+        ..Default::default()
+    }
+}
+
+#[test]
+fn resume_is_the_42_bytes_that_stock_peers_send() {
+    let frame = Frame::new(stream(), Body::Resume { next_seq: 0 }).to_bytes();
+    let expected = [&[0x08, 1, 0x12, 36], STREAM.as_bytes(), &[0x3a, 0]].concat();
+    assert_eq!(frame, expected);
+    assert_eq!(frame.len(), 42);
+}
+
+#[test]
+fn first_record_omits_seq_and_names_one_segment() {
+    let body = Body::Data {
+        seq: 0,
+        payload: Bytes::from_static(b"xyz"),
+    };
+    let frame = Frame::new(stream(), body).to_bytes();
+    let expected = [
+        &[0x08, 1, 0x12, 36],
+        STREAM.as_bytes(),
+        &[0x2a, 7, 0x18, 1, 0x22, 3],
+        b"xyz",
+    ]
+    .concat();
+    assert_eq!(frame, expected);
+}
+
+#[test]
+fn head_and_payload_equal_the_encoded_frame() {
+    for seq in [0, 1, 127, 128, u32::MAX] {
+        for len in [1usize, 127, 128, 16_384, 61_456] {
+            let payload = Bytes::from(vec![7; len]);
+            let mut buffer = BytesMut::new();
+            data::put_head(&mut buffer, &stream(), seq, len);
+            buffer.extend_from_slice(&payload);
+            let frame = Frame::new(stream(), Body::Data { seq, payload });
+            assert_eq!(buffer.freeze(), frame.to_bytes(), "seq {seq}, {len} bytes");
+        }
+    }
+}
+
+#[test]
+fn every_rule_of_a_frame_is_checked() {
+    use proto::relay_message_frame::Body as Raw;
+    let data = |index, count, payload: &'static [u8]| {
+        raw(Some(Raw::Data(proto::RelayData {
+            seq: 0,
+            segment_index: index,
+            segment_count: count,
+            payload: Bytes::from_static(payload),
+        })))
+    };
+    let cases: Vec<(proto::RelayMessageFrame, fn(&DecodeError) -> bool)> = vec![
+        (
+            proto::RelayMessageFrame {
+                version: 2,
+                ..data(0, 1, b"x")
+            },
+            |e| matches!(e, DecodeError::Version(2)),
+        ),
+        (
+            proto::RelayMessageFrame {
+                version: 0,
+                ..data(0, 1, b"x")
+            },
+            |e| matches!(e, DecodeError::Version(0)),
+        ),
+        (
+            proto::RelayMessageFrame {
+                stream_id: String::new(),
+                ..data(0, 1, b"x")
+            },
+            |e| matches!(e, DecodeError::StreamId(_)),
+        ),
+        (
+            proto::RelayMessageFrame {
+                stream_id: " \t".into(),
+                ..data(0, 1, b"x")
+            },
+            |e| matches!(e, DecodeError::StreamId(_)),
+        ),
+        (
+            proto::RelayMessageFrame {
+                stream_id: "x".repeat(129),
+                ..data(0, 1, b"x")
+            },
+            |e| matches!(e, DecodeError::StreamId(_)),
+        ),
+        (raw(None), |e| matches!(e, DecodeError::NoBody)),
+        (data(1, 1, b"x"), |e| {
+            matches!(e, DecodeError::Segment { index: 1, count: 1 })
+        }),
+        (data(0, 0, b"x"), |e| {
+            matches!(e, DecodeError::Segment { index: 0, count: 0 })
+        }),
+        (data(0, 2, b"x"), |e| {
+            matches!(e, DecodeError::Segment { index: 0, count: 2 })
+        }),
+        (data(0, 1, b""), |e| matches!(e, DecodeError::EmptyPayload("data"))),
+        (raw(Some(Raw::Handshake(proto::RelayHandshake::default()))), |e| {
+            matches!(e, DecodeError::EmptyPayload("handshake"))
+        }),
+        (raw(Some(Raw::Reset(proto::RelayReset { reason: " ".into() }))), |e| {
+            matches!(e, DecodeError::BlankReason)
+        }),
+    ];
+    for (message, expected) in cases {
+        let error = Frame::decode(message.encode_to_vec().into()).expect_err("invalid");
+        assert!(expected(&error), "{error}");
+    }
+    assert!(matches!(
+        Frame::decode(Bytes::from_static(b"\xff\xff")),
+        Err(DecodeError::Malformed(_))
+    ));
+}
+
+#[test]
+fn unknown_fields_are_skipped_and_traces_kept() {
+    let mut frame = Frame::new(stream(), Body::Heartbeat);
+    frame.trace = Some(Trace {
+        traceparent: Some("00-1-2-00".into()),
+        tracestate: None,
+    });
+    let mut buffer = BytesMut::from(&frame.clone().to_bytes()[..]);
+    prost::encoding::string::encode(1000, &"later".to_owned(), &mut buffer);
+    let buffer = buffer.freeze();
+    assert_eq!(route(&buffer).expect("routable").stream_id, STREAM);
+    assert_eq!(Frame::decode(buffer).expect("valid"), frame);
+}
+
+#[test]
+fn a_long_reason_is_cut_between_characters() {
+    let frame = Frame::reset(stream(), &"é".repeat(200));
+    let Body::Reset { reason } = frame.body else {
+        panic!("no reset")
+    };
+    assert_eq!(reason.len(), 256);
+    let Body::Reset { reason } = Frame::reset(stream(), " ").body else {
+        panic!("no reset")
+    };
+    assert_eq!(reason, crate::reason::PROTOCOL_ERROR);
+}
+
+#[test]
+fn peek_refuses_what_it_cannot_route() {
+    let good = Frame::new(stream(), Body::Resume { next_seq: 3 }).to_bytes();
+    for end in 0..good.len() {
+        let cut = route(&good[..end]);
+        assert!(
+            cut.is_err() || cut.is_ok_and(|route| route.kind.is_none()),
+            "{end} bytes"
+        );
+    }
+    assert_eq!(route(&[0x08, 2, 0x12, 1, b'a']), Err(PeekError::Version(2)));
+    assert_eq!(route(&[0x08, 1]), Err(PeekError::StreamId));
+    assert_eq!(route(&[0x08, 1, 0x12, 1, 0xff]), Err(PeekError::StreamId));
+    assert_eq!(route(&[0x0b]), Err(PeekError::Field));
+    assert_eq!(route(&[8, 1].repeat(40)), Err(PeekError::TooManyFields));
+}
+
+#[test]
+fn the_last_of_a_repeated_field_is_the_route() {
+    let twice = [
+        &[0x08, 9, 0x12, 1, b'a'][..],
+        &[0x08, 1, 0x12, 1, b'b', 0x4a, 0, 0x3a, 0],
+    ]
+    .concat();
+    assert_eq!(
+        route(&twice),
+        Ok(Route {
+            stream_id: "b",
+            kind: Some(Kind::Resume)
+        })
+    );
+    assert_eq!(Frame::decode(twice.into()).expect("valid").stream_id.as_str(), "b");
+}
+
+fn any_frame() -> impl Strategy<Value = Frame> {
+    let payload = || prop::collection::vec(any::<u8>(), 1..300).prop_map(Bytes::from);
+    let body = prop_oneof![
+        (any::<u32>(), payload()).prop_map(|(seq, payload)| Body::Data { seq, payload }),
+        Just(Body::Ack),
+        any::<u32>().prop_map(|next_seq| Body::Resume { next_seq }),
+        "[a-z_]{1,40}".prop_map(|reason| Body::Reset { reason }),
+        Just(Body::Heartbeat),
+        payload().prop_map(|payload| Body::Handshake { payload }),
+    ];
+    let trace = prop::option::of("[0-9a-f-]{1,55}").prop_map(|t| {
+        t.map(|t| Trace {
+            traceparent: Some(t),
+            tracestate: None,
+        })
+    });
+    ("[!-~]{1,128}", any::<u32>(), any::<u32>(), body, trace).prop_map(|(id, ack, ack_bits, body, trace)| Frame {
+        stream_id: StreamId::new(id).expect("valid"),
+        ack,
+        ack_bits,
+        body,
+        trace,
+    })
+}
+
+proptest! {
+    #[test]
+    fn frames_survive_the_wire(frame in any_frame()) {
+        let bytes = frame.clone().to_bytes();
+        prop_assert_eq!(route(&bytes).expect("routable").stream_id, frame.stream_id.as_str());
+        prop_assert_eq!(Frame::decode(bytes).expect("valid"), frame);
+    }
+
+    /// Whatever an endpoint would accept, the relay routes to the same stream; anything else may be refused.
+    #[test]
+    fn relay_and_endpoint_see_one_route(frame in any_frame(), at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+        let mut bytes = frame.to_bytes().to_vec();
+        let at = at.index(bytes.len());
+        bytes[at] = byte;
+        if let Ok(decoded) = Frame::decode(Bytes::from(bytes.clone())) {
+            let seen = route(&bytes).expect("an endpoint accepts it");
+            prop_assert_eq!(seen.stream_id, decoded.stream_id.as_str());
+        }
+    }
+}

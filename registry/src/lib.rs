@@ -1,0 +1,1 @@
+//! The registry: environments, credentials, authorizations and tickets.

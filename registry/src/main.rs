@@ -1,0 +1,3 @@
+//! Command line of the registry.
+
+fn main() {}

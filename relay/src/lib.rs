@@ -1,0 +1,1 @@
+//! The rendezvous relay: routes frames it cannot read.

@@ -120,7 +120,7 @@ struct Node<'a> {
 }
 
 impl<'a> Node<'a> {
-    fn child<E: serde::de::Error>(self) -> Result<Node<'a>, E> {
+    fn child<E: serde::de::Error>(self) -> Result<Self, E> {
         if self.depth >= self.walk.bounds.depth {
             self.walk.broken.set(Some(Broken::Depth));
             return Err(E::custom("too deep"));

@@ -125,7 +125,7 @@ impl<'a> Node<'a> {
             self.walk.broken.set(Some(Broken::Depth));
             return Err(E::custom("too deep"));
         }
-        Ok(Node {
+        Ok(Self {
             depth: self.depth + 1,
             ..self
         })

@@ -3,8 +3,10 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use zeroize::Zeroize as _;
 
-/// A token, authorization or URL with a ticket in it. `Debug` and `Display` print a mark instead of the text.
+/// A token, authorization or URL with a ticket in it. `Debug` and `Display` print a mark instead of the text; its memory
+/// is wiped when it is dropped.
 ///
 /// Serialisation writes the text: it is how a secret travels.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,6 +27,12 @@ impl Secret {
     /// Whether there is nothing but white space.
     pub fn is_blank(&self) -> bool {
         self.0.trim().is_empty()
+    }
+}
+
+impl Drop for Secret {
+    fn drop(&mut self) {
+        self.0.zeroize();
     }
 }
 

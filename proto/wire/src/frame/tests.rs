@@ -71,7 +71,8 @@ fn every_rule_of_a_frame_is_checked() {
             payload: Bytes::from_static(payload),
         })))
     };
-    let cases: Vec<(proto::RelayMessageFrame, fn(&DecodeError) -> bool)> = vec![
+    type Check = fn(&DecodeError) -> bool;
+    let cases: Vec<(proto::RelayMessageFrame, Check)> = vec![
         (
             proto::RelayMessageFrame {
                 version: 2,

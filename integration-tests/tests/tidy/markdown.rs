@@ -112,6 +112,39 @@ fn unlisted(documents: &[File]) -> Vec<String> {
         .collect()
 }
 
+/// Sections of the protocol document that sources name in quotes behind its path, and that it does not have.
+fn dangling_sections(protocol: &str, sources: &[File]) -> Vec<String> {
+    let titles: BTreeSet<&str> = protocol
+        .lines()
+        .filter(|line| line.starts_with('#'))
+        .map(|line| line.trim_start_matches('#').trim())
+        .collect();
+    let mut findings = Vec::new();
+    for source in sources {
+        // A reference may run over the end of a line.
+        let text: Vec<&str> = source
+            .text
+            .lines()
+            .map(|line| line.trim_start_matches([' ', '/', '!', '*']))
+            .collect();
+        let text = text.join(" ");
+        for reference in text.split("proto/README.md").skip(1) {
+            // Only quotes of the same sentence belong to it.
+            let sentence = reference.strip_prefix('`').unwrap_or(reference);
+            let sentence = sentence.split(['.', ';', ')']).next().unwrap_or_default();
+            for title in sentence.split('"').skip(1).step_by(2) {
+                if !titles.contains(title) {
+                    findings.push(format!(
+                        "{}: the protocol document has no section \"{title}\"",
+                        source.path
+                    ));
+                }
+            }
+        }
+    }
+    findings
+}
+
 fn documents() -> Vec<File> {
     let mut files = tree::files();
     files.retain(|file| file.path.ends_with(".md"));
@@ -124,6 +157,25 @@ fn links_lead_somewhere() {
     let documents = documents();
     assert!(documents.iter().any(|file| !links(&file.text).is_empty()));
     none(&findings(&documents, |path| root.join(path).exists()));
+}
+
+#[test]
+fn sections_named_in_sources_exist() {
+    let documents = documents();
+    let protocol = documents.iter().find(|file| file.path == "proto/README.md");
+    let mut sources = tree::files();
+    sources.retain(|file| {
+        (file.path.ends_with(".rs") || file.path.ends_with(".md")) && !file.path.contains("/tests/tidy/")
+    });
+    none(&dangling_sections(
+        &protocol.expect("the protocol document").text,
+        &sources,
+    ));
+
+    let text =
+        "//! See `proto/README.md`, sections \"Frames\" and\n//! \"Long title\", or \"Gone\". The \"other\" thing.\n";
+    let found = dangling_sections("# Frames\n## Long title\n", &[File::new("a.rs", text)]);
+    assert_eq!(found, ["a.rs: the protocol document has no section \"Gone\""]);
 }
 
 #[test]

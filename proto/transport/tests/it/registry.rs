@@ -1,0 +1,345 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use rendezvous_transport::policy::{ClearText, RegistryUrl};
+use rendezvous_transport::registry::{CallError, Client, Options, SetupError};
+use rendezvous_transport::tls::{Trust, TrustError};
+use rendezvous_wire::id::{EnvironmentId, RegistrationId, StreamId};
+use rendezvous_wire::key::PublicKey;
+use rendezvous_wire::limits::MAX_REGISTRY_RESPONSE;
+use rendezvous_wire::secret::Secret;
+
+use crate::world::{Authority, answering, no_trust, response, serve, within};
+
+fn client_of(url: &str, trust: Arc<Trust>) -> Client {
+    Client::new(&options(url, trust)).expect("client")
+}
+
+fn options(url: &str, trust: Arc<Trust>) -> Options {
+    Options {
+        url: RegistryUrl::parse(url, ClearText::Loopback).expect("url"),
+        credential: Secret::new("the-token"),
+        account: None,
+        trust,
+    }
+}
+
+fn key() -> PublicKey {
+    PublicKey {
+        x25519: [7; 32],
+        mlkem768: Box::new([9; 1184]),
+    }
+}
+
+fn environment() -> EnvironmentId {
+    EnvironmentId::new("env-1").expect("id")
+}
+
+fn registered(environment: &str, profile: &str, registration: &str, url: &str) -> String {
+    format!(
+        r#"{{"environment_id":"{environment}","url":"{url}","security_profile":"{profile}","executor_registration_id":"{registration}","transport_policy":{{"version":1}}}}"#
+    )
+}
+
+const PROFILE: &str = "noise_hybrid_ik_v1";
+
+async fn register(answer: String) -> Result<Secret, CallError> {
+    let (addr, _asked) = answering(None, answer, false).await;
+    let client = client_of(&format!("http://{addr}"), no_trust());
+    let registration = within(client.register(&environment(), &key())).await?;
+    Ok(registration.url)
+}
+
+async fn register_body(body: &str) -> Result<Secret, CallError> {
+    register(response("200 OK", "", body)).await
+}
+
+#[tokio::test]
+async fn register_sends_what_the_protocol_says() {
+    let body = registered("env-1", PROFILE, "reg-1", "wss://r.example/?ticket=x");
+    let (addr, mut asked) = answering(None, response("200 OK", "", &body), false).await;
+    let client = client_of(&format!("http://{addr}/v1/api/"), no_trust());
+    let registration = within(client.register(&environment(), &key()))
+        .await
+        .expect("registration");
+    assert_eq!(registration.id.as_str(), "reg-1");
+    assert_eq!(registration.url.expose(), "wss://r.example/?ticket=x");
+    let (head, body) = asked.recv().await.expect("request");
+    assert!(
+        head.starts_with("post /v1/api/cloud/environment/env-1/register http/1.1\r\n"),
+        "{head}"
+    );
+    for header in [
+        "authorization: bearer the-token\r\n",
+        "content-type: application/json\r\n",
+        "accept: */*\r\n",
+        "content-length: 1792\r\n",
+    ] {
+        assert!(head.contains(header), "{header} not in {head}");
+    }
+    for header in [
+        "user-agent",
+        "cookie",
+        "origin",
+        "referer",
+        "accept-encoding",
+        "chatgpt",
+    ] {
+        assert!(!head.contains(header), "{header} in {head}");
+    }
+    assert!(
+        body.starts_with(
+            r#"{"security_profile":"noise_hybrid_ik_v1","executor_public_key":{"suite":"Noise_hybridIK_X25519+MLKEM768_AESGCM_SHA256","#
+        ),
+        "{body}"
+    );
+}
+
+#[tokio::test]
+async fn connect_gives_a_checked_bundle() {
+    let key_json = format!(
+        r#"{{"suite":"Noise_hybridIK_X25519+MLKEM768_AESGCM_SHA256","x25519_public_key":"{}","mlkem768_public_key":"{}"}}"#,
+        "A".repeat(43) + "=",
+        "A".repeat(1579) + "="
+    );
+    let bundle = |authorization: &str| {
+        let start = registered("env-1", PROFILE, "reg-1", "wss://r.example/");
+        let start = start.strip_suffix('}').expect("object").to_owned();
+        let body =
+            format!(r#"{start},"executor_public_key":{key_json},"harness_key_authorization":"{authorization}"}}"#);
+        response("200 OK", "", &body)
+    };
+    let (addr, mut asked) = answering(None, bundle("go"), false).await;
+    let mut options = options(&format!("http://{addr}"), no_trust());
+    options.account = Some("account-1".to_owned());
+    let client = Client::new(&options).expect("client");
+    let bundle_of = within(client.connect(&environment(), &key())).await.expect("bundle");
+    assert_eq!(bundle_of.authorization.expose(), "go");
+    assert_eq!(bundle_of.executor_key.x25519, [0; 32]);
+    let (head, body) = asked.recv().await.expect("request");
+    assert!(head.starts_with("post /cloud/environment/env-1/connect "), "{head}");
+    assert!(head.contains("chatgpt-account-id: account-1\r\n"), "{head}");
+    assert_eq!(body.len(), 1751);
+
+    let (addr, _asked) = answering(None, bundle(" "), false).await;
+    let client = client_of(&format!("http://{addr}"), no_trust());
+    let error = within(client.connect(&environment(), &key())).await.expect_err("blank");
+    assert!(
+        matches!(error, CallError::Mismatch("harness_key_authorization")),
+        "{error}"
+    );
+}
+
+async fn validate(answer: impl Into<Vec<u8>>) -> (Result<bool, CallError>, (String, String)) {
+    let (addr, mut asked) = answering(None, answer, false).await;
+    let client = client_of(&format!("http://{addr}"), no_trust()).with_timeout(Duration::from_millis(500));
+    let registration = RegistrationId::new("reg-1").expect("id");
+    let stream = StreamId::new("stream-1").expect("id");
+    let authorization = Secret::new("authorization-1");
+    let verdict = within(client.validate(&environment(), &registration, &key(), &authorization, &stream)).await;
+    (verdict, asked.recv().await.expect("request"))
+}
+
+#[tokio::test]
+async fn validate_admits_on_a_literal_true_only() {
+    let (verdict, (head, body)) = validate(response("200 OK", "", r#"{"valid":true}"#)).await;
+    assert!(verdict.expect("verdict"));
+    assert!(head.contains("x-codex-noise-stream-id: stream-1\r\n"), "{head}");
+    assert!(
+        body.contains(r#""harness_key_authorization":"authorization-1""#),
+        "{body}"
+    );
+    assert!(body.contains(r#""executor_registration_id":"reg-1""#), "{body}");
+    for body in [r#"{"valid":false}"#, "{}", r#"{"other":1}"#] {
+        let (verdict, _) = validate(response("200 OK", "", body)).await;
+        assert!(!verdict.expect(body), "{body}");
+    }
+    for body in [
+        "",
+        "true",
+        "[true]",
+        r#"{"valid":1}"#,
+        r#"{"valid":"true"}"#,
+        r#"{"valid":null}"#,
+        r#"{"valid":false,"valid":true}"#,
+    ] {
+        let (verdict, _) = validate(response("200 OK", "", body)).await;
+        assert!(matches!(verdict, Err(CallError::Malformed(_))), "{body}");
+    }
+    let (verdict, _) = validate(response("401 Unauthorized", "", r#"{"valid":true}"#)).await;
+    assert!(verdict.expect_err("401").is_unauthenticated());
+    for status in ["201 Created", "204 No Content"] {
+        let (verdict, _) = validate(response(status, "", "")).await;
+        verdict.expect_err(status);
+    }
+    for status in [
+        "302 Found",
+        "403 Forbidden",
+        "404 Not Found",
+        "500 Internal Server Error",
+    ] {
+        let (verdict, _) = validate(response(status, "", r#"{"valid":true}"#)).await;
+        let error = verdict.expect_err(status);
+        assert!(!error.is_unauthenticated(), "{status}");
+    }
+    let (verdict, _) = validate("HTTP/1.1 200 OK\r\ncontent-length: 14\r\n\r\n{\"valid\":true").await;
+    assert!(matches!(verdict, Err(CallError::Timeout)), "a stalled body");
+}
+
+#[tokio::test]
+async fn wrong_replies_are_refused() {
+    let url = "wss://r.example/";
+    for (body, member) in [
+        (registered("env-2", PROFILE, "r", url), "environment_id"),
+        (registered("env-1", "noise_hybrid_ik_v2", "r", url), "security_profile"),
+        (registered("env-1", PROFILE, "  ", url), "executor_registration_id"),
+        (registered("env-1", PROFILE, "r", " "), "url"),
+    ] {
+        let error = register_body(&body).await.expect_err(member);
+        assert!(matches!(error, CallError::Mismatch(m) if m == member), "{error}");
+        assert!(!error.is_retryable());
+    }
+    for body in ["", "{", "[]", r#"{"environment_id":"env-1"}"#, &"[".repeat(1000)] {
+        let error = register_body(body).await.expect_err("malformed");
+        assert!(matches!(error, CallError::Malformed(_)), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn replies_are_bounded_in_size() {
+    let filler = |len: usize| {
+        let body = registered("env-1", PROFILE, "reg-1", "wss://r.example/");
+        let body = body.strip_suffix('}').expect("object").to_owned();
+        let rest = len - body.len() - r#","f":""}"#.len();
+        format!(r#"{body},"f":"{}"}}"#, "x".repeat(rest))
+    };
+    let largest = filler(MAX_REGISTRY_RESPONSE);
+    assert_eq!(largest.len(), MAX_REGISTRY_RESPONSE);
+    register_body(&largest).await.expect("the largest");
+    let error = register_body(&filler(MAX_REGISTRY_RESPONSE + 1))
+        .await
+        .expect_err("too large");
+    assert!(matches!(error, CallError::TooLarge), "{error}");
+
+    // Endless, and without a declared length.
+    let addr = serve(None, |mut stream| async move {
+        use tokio::io::AsyncWriteExt as _;
+        crate::world::read_request(&mut stream).await;
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await;
+        while stream.write_all(&[b' '; 4096]).await.is_ok() {}
+    })
+    .await;
+    let client = client_of(&format!("http://{addr}"), no_trust());
+    let error = within(client.register(&environment(), &key()))
+        .await
+        .expect_err("endless");
+    assert!(matches!(error, CallError::TooLarge), "{error}");
+}
+
+#[tokio::test]
+async fn redirects_are_not_followed() {
+    let (target, mut asked) = answering(None, response("200 OK", "", "{}"), false).await;
+    let location = format!("location: http://{target}/\r\n");
+    let error = register(response("302 Found", &location, ""))
+        .await
+        .expect_err("redirect");
+    assert_eq!(error.status().map(|status| status.as_u16()), Some(302));
+    assert!(!error.is_retryable());
+    assert!(asked.try_recv().is_err(), "the token went to another place");
+}
+
+#[tokio::test]
+async fn refusals_carry_status_code_message_and_wait() {
+    let body = r#"{"error":{"code":"rate_limited","message":"too many\u0007 calls"}}"#;
+    let answer = response("429 Too Many Requests", "retry-after: 3\r\n", body);
+    let error = register(answer).await.expect_err("refused");
+    assert_eq!(
+        error.to_string(),
+        "the registry answered 429 rate_limited: too many calls"
+    );
+    assert_eq!(error.retry_after(), Some(Duration::from_secs(3)));
+    assert!(error.is_retryable());
+}
+
+#[tokio::test]
+async fn slow_and_broken_registries() {
+    let silent = serve(None, |stream| async move {
+        std::future::pending::<()>().await;
+        drop(stream);
+    })
+    .await;
+    let client = client_of(&format!("http://{silent}"), no_trust()).with_timeout(Duration::from_millis(200));
+    let error = within(client.register(&environment(), &key()))
+        .await
+        .expect_err("silent");
+    assert!(matches!(error, CallError::Timeout), "{error}");
+    assert!(error.is_retryable());
+
+    // The status of a refusal counts although its body never comes.
+    let (addr, _asked) = answering(None, "HTTP/1.1 403 Forbidden\r\ncontent-length: 10\r\n\r\n", false).await;
+    let client = client_of(&format!("http://{addr}"), no_trust()).with_timeout(Duration::from_millis(200));
+    let error = within(client.register(&environment(), &key()))
+        .await
+        .expect_err("forbidden");
+    assert!(error.is_not_authorized(), "{error}");
+
+    let (addr, _asked) = answering(None, "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n{", true).await;
+    let client = client_of(&format!("http://{addr}"), no_trust());
+    let error = within(client.register(&environment(), &key())).await.expect_err("cut");
+    assert!(matches!(error, CallError::Interrupted(_)), "{error:?}");
+    assert!(error.is_retryable());
+
+    let closed = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("bind");
+    let addr = closed.local_addr().expect("address");
+    drop(closed);
+    let client = client_of(&format!("http://{addr}"), no_trust());
+    let error = within(client.register(&environment(), &key()))
+        .await
+        .expect_err("closed");
+    assert!(matches!(error, CallError::Connect(_)), "{error:?}");
+    assert!(error.is_retryable());
+}
+
+#[tokio::test]
+async fn tls_needs_the_right_authority() {
+    let authority = Authority::new();
+    let body = registered("env-1", PROFILE, "reg-1", "wss://r.example/");
+    let (addr, mut asked) = answering(Some(&authority), response("200 OK", "", &body), false).await;
+    let port = addr.port();
+    for host in ["localhost", "127.0.0.1"] {
+        let client = client_of(&format!("https://{host}:{port}"), authority.trust());
+        within(client.register(&environment(), &key())).await.expect(host);
+        asked.recv().await.expect("request");
+    }
+    for trust in [no_trust(), Authority::new().trust()] {
+        let client = client_of(&format!("https://localhost:{port}"), trust);
+        let error = within(client.register(&environment(), &key()))
+            .await
+            .expect_err("untrusted");
+        assert!(matches!(error, CallError::Tls(_)), "{error:?}");
+        assert!(!error.is_retryable());
+    }
+    assert!(asked.try_recv().is_err(), "the token went to a stranger");
+}
+
+#[test]
+fn unusable_authorities_and_credentials_are_named() {
+    let folder = tempfile::tempdir().expect("folder");
+    let file = folder.path().join("ca.pem");
+    let error = Trust::new(Some(&file)).expect_err("missing");
+    assert!(matches!(error, TrustError::Read { .. }), "{error}");
+    for text in [
+        "",
+        "nonsense",
+        "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+    ] {
+        std::fs::write(&file, text).expect("write");
+        let error = Trust::new(Some(&file)).expect_err(text);
+        assert!(matches!(error, TrustError::Pem { .. }), "{error}");
+    }
+    let mut options = options("http://localhost", no_trust());
+    options.credential = Secret::new("two\nlines");
+    let error = Client::new(&options).expect_err("credential");
+    assert!(matches!(error, SetupError::Header("credential")));
+    assert!(!format!("{error:?} {options:?}").contains("two"));
+}

@@ -1,11 +1,12 @@
-//! Every option of every binary is told in that binary's README.
+//! Every option of every binary is told in that binary's README, and documents use only options that there are.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::{none, tree};
+use crate::none;
+use crate::tree::{self, File};
 
 const BINARIES: [&str; 4] = ["executor", "harness", "registry", "relay"];
 
@@ -78,6 +79,77 @@ fn untold(document: &str, command: &str, help: &str) -> Vec<String> {
     findings
 }
 
+/// The help texts of a binary and all its subcommands, with the command that each belongs to.
+fn helps(name: &str) -> Vec<(String, String)> {
+    let binary = binary_folder().join(name);
+    let mut helps = Vec::new();
+    let mut pending = vec![Vec::new()];
+    while let Some(subcommand) = pending.pop() {
+        let help = help(&binary, &subcommand);
+        for next in subcommands(&help) {
+            pending.push([subcommand.as_slice(), &[next]].concat());
+        }
+        helps.push(([&[name.to_owned()], subcommand.as_slice()].concat().join(" "), help));
+    }
+    helps
+}
+
+/// Commands of ours in a document, a script or a unit: the binary and the long options that it is given.
+fn uses(text: &str) -> Vec<(&'static str, Vec<String>)> {
+    let mut uses = Vec::new();
+    let text = text.replace("\\\n", " ");
+    for command in text.split(['\n', '|', ';', '(', ')', '`', '&']) {
+        let mut words = command.split_whitespace();
+        let first = words.next().unwrap_or_default();
+        let program = first
+            .trim_start_matches("ExecStart=")
+            .rsplit('/')
+            .next()
+            .unwrap_or_default();
+        let Some(binary) = BINARIES.iter().find(|binary| **binary == program) else {
+            continue;
+        };
+        let options = words
+            .take_while(|word| *word != "--" && !word.starts_with('#'))
+            .filter(|word| word.starts_with("--"))
+            .map(|word| {
+                word.split('=')
+                    .next()
+                    .unwrap_or_default()
+                    .trim_matches(['[', ']', ',', '.'])
+                    .to_owned()
+            });
+        uses.push((*binary, options.collect()));
+    }
+    uses
+}
+
+/// Options that a document gives to a binary which does not have them.
+fn unknown(file: &File, known: &BTreeMap<&str, BTreeSet<String>>) -> Vec<String> {
+    let mut findings = Vec::new();
+    for (binary, options) in uses(&file.text) {
+        for option in options.iter().filter(|option| !known[binary].contains(*option)) {
+            findings.push(format!("{}: {binary} has no {option}", file.path));
+        }
+    }
+    findings
+}
+
+/// Variables of an environment file, commented out or not.
+fn variables(text: &str) -> Vec<&str> {
+    let lines = text.lines().map(|line| line.trim_start_matches('#'));
+    lines
+        .filter_map(|line| line.split_once('='))
+        .map(|(name, _)| name)
+        .filter(|name| {
+            !name.is_empty()
+                && name
+                    .bytes()
+                    .all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')
+        })
+        .collect()
+}
+
 #[test]
 fn readmes_tell_every_option() {
     let mut findings = Vec::new();
@@ -87,18 +159,58 @@ fn readmes_tell_every_option() {
             findings.push(format!("{} is missing", readme.display()));
             continue;
         };
-        let binary = binary_folder().join(name);
-        let mut pending = vec![Vec::new()];
-        while let Some(subcommand) = pending.pop() {
-            let help = help(&binary, &subcommand);
-            let command = format!("{name} {}", subcommand.join(" "));
-            findings.extend(untold(&document, command.trim_end(), &help));
-            for next in subcommands(&help) {
-                pending.push([subcommand.as_slice(), &[next]].concat());
+        for (command, help) in helps(name) {
+            findings.extend(untold(&document, &command, &help));
+        }
+    }
+    none(&findings);
+}
+
+#[test]
+fn documents_use_only_options_that_exist() {
+    let helps: BTreeMap<&str, Vec<(String, String)>> = BINARIES.into_iter().map(|name| (name, helps(name))).collect();
+    let known = helps.iter().map(|(name, helps)| {
+        let options = helps.iter().flat_map(|(_, help)| options(help));
+        (
+            *name,
+            options.chain(["--help".to_owned(), "--version".to_owned()]).collect(),
+        )
+    });
+    let known = known.collect();
+    let mut files = tree::files();
+    files.retain(|file| file.path.ends_with(".md") || file.path.starts_with("deploy/"));
+    assert!(files.iter().any(|file| !uses(&file.text).is_empty()));
+    let mut findings: Vec<String> = files.iter().flat_map(|file| unknown(file, &known)).collect();
+    for (name, helps) in &helps {
+        let text = |path: String| fs::read_to_string(tree::root().join(path)).unwrap_or_default();
+        let unit = text(format!("deploy/systemd/rendezvous-{name}.service"));
+        for variable in variables(&text(format!("deploy/env/{name}.env"))) {
+            let in_help = helps
+                .iter()
+                .any(|(_, help)| help.contains(&format!("[env: {variable}=")));
+            if !in_help && !unit.contains(&format!("${{{variable}}}")) {
+                findings.push(format!("deploy/env/{name}.env: nothing reads {variable}"));
             }
         }
     }
     none(&findings);
+}
+
+#[test]
+fn a_wrong_option_is_found() {
+    let text = "Run `relay serve --public-url X`, or:\n```\n/usr/bin/relay serve \\\n  --bogus=1 | harness run --tty -- ls --all # --x\n```\n";
+    assert_eq!(
+        uses(text),
+        [
+            ("relay", vec!["--public-url".to_owned()]),
+            ("relay", vec!["--bogus".to_owned()]),
+            ("harness", vec!["--tty".to_owned()])
+        ]
+    );
+    let known = BINARIES.map(|name| (name, BTreeSet::from(["--public-url".to_owned(), "--tty".to_owned()])));
+    let findings = unknown(&File::new("a.md", text), &BTreeMap::from(known));
+    assert_eq!(findings, ["a.md: relay has no --bogus"]);
+    assert_eq!(variables("# Text = no\nA_B=1\n#C2=x\n"), ["A_B", "C2"]);
 }
 
 #[test]

@@ -55,14 +55,14 @@ fn frames() {
     ];
     for (name, body) in bodies {
         let mut frame = Frame::new(id.clone(), body);
-        write("frame", name, frame.clone().encode());
+        write("frame", name, frame.clone().to_bytes());
         frame.ack = 7;
         frame.ack_bits = 0b10;
         frame.trace = Some(Trace {
             traceparent: Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".to_owned()),
             tracestate: None,
         });
-        write("frame", &format!("{name}-traced"), frame.encode());
+        write("frame", &format!("{name}-traced"), frame.to_bytes());
     }
 }
 

@@ -138,6 +138,20 @@ impl Frame {
         Self::try_from(message)
     }
 
+    /// Decodes one frame on a connection that carries one stream: a frame of another stream is skipped, and only then
+    /// is anything else about it judged.
+    ///
+    /// # Errors
+    ///
+    /// The buffer is no protobuf message of this schema, or an invalid frame of `stream_id`.
+    pub fn decode_for(stream_id: &StreamId, buffer: Bytes) -> Result<Option<Self>, DecodeError> {
+        let message = proto::RelayMessageFrame::decode(buffer).map_err(DecodeError::Malformed)?;
+        if message.stream_id != stream_id.as_str() {
+            return Ok(None);
+        }
+        Self::try_from(message).map(Some)
+    }
+
     /// Writes the frame to the end of `buffer`.
     pub fn encode(self, buffer: &mut BytesMut) {
         let message = proto::RelayMessageFrame::from(self);

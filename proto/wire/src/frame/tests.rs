@@ -222,6 +222,26 @@ fn any_frame() -> impl Strategy<Value = Frame> {
     })
 }
 
+#[test]
+fn frames_of_other_streams_are_skipped_before_they_are_judged() {
+    let own = StreamId::new("own").expect("valid");
+    let raw = |stream_id: &str, version| {
+        let message = proto::RelayMessageFrame {
+            version,
+            stream_id: stream_id.to_owned(),
+            body: Some(proto::relay_message_frame::Body::Heartbeat(proto::RelayHeartbeat {})),
+            ..Default::default()
+        };
+        Bytes::from(prost::Message::encode_to_vec(&message))
+    };
+    assert_eq!(Frame::decode_for(&own, raw("other", 7)), Ok(None));
+    assert_eq!(Frame::decode_for(&own, raw("own", 7)), Err(DecodeError::Version(7)));
+    let frame = Frame::decode_for(&own, raw("own", 1)).expect("valid").expect("own");
+    assert_eq!(frame, Frame::new(own.clone(), Body::Heartbeat));
+    let garbage = Frame::decode_for(&own, Bytes::from_static(b"\xff\xff"));
+    assert!(matches!(garbage, Err(DecodeError::Malformed(_))));
+}
+
 proptest! {
     #[test]
     fn frames_survive_the_wire(frame in any_frame()) {

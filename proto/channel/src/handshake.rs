@@ -1,0 +1,104 @@
+//! The handshake: Noise pattern hybridIK over X25519 and ML-KEM-768, AES-256-GCM and SHA-256.
+//!
+//! ```text
+//! <- s
+//! ...
+//! -> skem, e, es, s, ss, payload: the authorization
+//! <- ekem, skem, e, ee, se, payload: empty, or why the executor refuses
+//! ```
+//!
+//! Every key is a pair: `e` and `s` stand for an X25519 key followed by an ML-KEM key. States are consumed by each step,
+//! so that nothing can go on after an error.
+
+mod error;
+mod initiator;
+mod prologue;
+mod reader;
+mod responder;
+
+use std::fmt;
+
+use rendezvous_wire::limits::MAX_NOISE_MESSAGE;
+
+pub use error::HandshakeError;
+pub use initiator::Initiator;
+pub use prologue::Prologue;
+pub use responder::{Paused, Responder};
+
+use crate::primitives::hash::{Hash, SecretHash};
+use crate::record::{Opener, Sealer};
+use crate::symmetric::SymmetricState;
+
+/// The payload of message 2 by which an executor says that the registry refused the executor's own credential. A stock
+/// harness tells it from others by this text.
+pub const CREDENTIAL_REJECTED: &[u8] = b"codex-registry-authentication-rejected/v1";
+
+/// What a finished handshake leaves. The keys are wiped on drop.
+pub struct SessionKeys {
+    sending: SecretHash,
+    receiving: SecretHash,
+    hash: Hash,
+}
+
+impl SessionKeys {
+    /// The hash of the whole handshake: the same on both sides, unique for each session.
+    pub fn handshake_hash(&self) -> &[u8; 32] {
+        &self.hash
+    }
+
+    /// The two directions as records, both at their first: what we seal, what we open.
+    pub fn records(&self) -> (Sealer, Opener) {
+        (Sealer::new(&self.sending), Opener::new(&self.receiving))
+    }
+
+    fn initiator(symmetric: SymmetricState) -> Self {
+        let (sending, receiving, hash) = symmetric.split();
+        Self {
+            sending,
+            receiving,
+            hash,
+        }
+    }
+
+    fn responder(symmetric: SymmetricState) -> Self {
+        let (receiving, sending, hash) = symmetric.split();
+        Self {
+            sending,
+            receiving,
+            hash,
+        }
+    }
+}
+
+impl fmt::Debug for SessionKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SessionKeys([redacted])")
+    }
+}
+
+/// Refuses a payload that would make a message longer than Noise allows.
+fn check_payload(overhead: usize, payload: &[u8]) -> Result<(), HandshakeError> {
+    let limit = MAX_NOISE_MESSAGE - overhead;
+    if payload.len() > limit {
+        return Err(HandshakeError::PayloadTooLong {
+            len: payload.len(),
+            limit,
+        });
+    }
+    Ok(())
+}
+
+/// Refuses a received message outside of `overhead..=65535` bytes.
+fn check_length(overhead: usize, message: &[u8]) -> Result<(), HandshakeError> {
+    if (overhead..=MAX_NOISE_MESSAGE).contains(&message.len()) {
+        Ok(())
+    } else {
+        Err(HandshakeError::Length {
+            len: message.len(),
+            at_least: overhead,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,82 @@
+use std::collections::VecDeque;
+use std::fmt;
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use rendezvous_wire::limits::{MAX_MESSAGE, MAX_RECORD_PLAINTEXT, MESSAGE_PREFIX_LEN};
+
+use super::{MessageError, check_length};
+
+/// Cuts queued messages into the plaintexts of records. Each message begins a new record.
+#[derive(Default)]
+pub struct Encoder {
+    queue: VecDeque<Bytes>,
+    /// What is written of the first message, its prefix included.
+    written: usize,
+    queued: usize,
+}
+
+impl Encoder {
+    /// Queues one message.
+    ///
+    /// # Errors
+    ///
+    /// The message is empty or longer than 64 MiB.
+    pub fn push(&mut self, message: Bytes) -> Result<(), MessageError> {
+        check_length(message.len(), MAX_MESSAGE)?;
+        self.queued += message.len() + MESSAGE_PREFIX_LEN;
+        self.queue.push_back(message);
+        Ok(())
+    }
+
+    /// Bytes of plaintext that wait, prefixes included.
+    pub fn queued(&self) -> usize {
+        self.queued
+    }
+
+    /// Messages that wait, the one included that is partly written.
+    pub fn queued_messages(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Length of the next record's plaintext; `None` if nothing waits.
+    pub fn record_len(&self) -> Option<usize> {
+        let message = self.queue.front()?;
+        Some((message.len() + MESSAGE_PREFIX_LEN - self.written).min(MAX_RECORD_PLAINTEXT))
+    }
+
+    /// Appends the next record's plaintext, [`Self::record_len`] bytes.
+    pub fn write_record(&mut self, buffer: &mut BytesMut) {
+        let (Some(len), Some(message)) = (self.record_len(), self.queue.front()) else {
+            return;
+        };
+        let body = if self.written == 0 {
+            let claimed = u32::try_from(message.len()).expect("the length was checked when it was queued");
+            buffer.put_u32(claimed);
+            &message[..len - MESSAGE_PREFIX_LEN]
+        } else {
+            let start = self.written - MESSAGE_PREFIX_LEN;
+            &message[start..start + len]
+        };
+        buffer.put_slice(body);
+        self.written += len;
+        self.queued -= len;
+        if self.written == message.len() + MESSAGE_PREFIX_LEN {
+            self.queue.pop_front();
+            self.written = 0;
+        }
+    }
+
+    /// Drops everything that waits.
+    pub fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+/// Sizes only: the messages are plaintext.
+impl fmt::Debug for Encoder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Encoder")
+            .field("queued", &self.queued)
+            .finish_non_exhaustive()
+    }
+}

@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_missing_pong_ends_the_connection_after_sixty_seconds() {
-        let (pings, expired) = run(500, |second| (second < 60).then_some(0));
+        let (pings, expired) = run(500, |second| (second < 60).then_some(1));
         assert_eq!(pings, [30, 60]);
         assert_eq!(expired, Some((120, Expired::Pong)));
     }

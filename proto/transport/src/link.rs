@@ -63,6 +63,8 @@ pub const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 const BUFFER: usize = 128 * 1024;
 /// Longest part of a peer's close reason that is kept, in characters.
 const MAX_REASON: usize = 128;
+/// Longest part of our own close reason that is sent, in characters: a close frame has room for 123 bytes.
+const MAX_OWN_REASON: usize = 30;
 
 /// What [`Link::next`] tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -253,7 +255,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
     pub async fn close(mut self, code: u16, reason: &str) {
         let frame = CloseFrame {
             code: code.into(),
-            reason: clean(reason, MAX_REASON.min(30)).into(),
+            reason: clean(reason, MAX_OWN_REASON).into(),
         };
         let farewell = async {
             if self.socket.send(Message::Close(Some(frame))).await.is_ok() {

@@ -226,7 +226,12 @@ impl Client {
             let body = body.unwrap_or_default();
             return Err(CallError::Refused(Refusal::new(status, &headers, &body)));
         }
-        json::decode(&body?, REPLY).map_err(|error| CallError::Malformed(error.to_string()))
+        let body = body?;
+        // The decoder would take an array of the members' values too, and `[true]` for a yes.
+        if body.trim_ascii_start().first() != Some(&b'{') {
+            return Err(CallError::Malformed("not a JSON object".to_owned()));
+        }
+        json::decode(&body, REPLY).map_err(|error| CallError::Malformed(error.to_string()))
     }
 }
 

@@ -100,7 +100,7 @@ impl CallError {
         let (connect, timeout) = (error.is_connect(), error.is_timeout());
         // The URL is known to whoever called, and would only repeat in every line.
         let error = error.without_url();
-        let tls = std::iter::successors(error.source(), |error| (*error).source()).any(is_tls);
+        let tls = is_tls(&error);
         if timeout {
             Self::Timeout
         } else if tls {
@@ -113,13 +113,17 @@ impl CallError {
     }
 }
 
-/// Whether a cause is a TLS failure; `io::Error` hides its inner error from `source`.
-fn is_tls(cause: &(dyn Error + 'static)) -> bool {
-    cause.is::<rustls::Error>()
-        || cause
-            .downcast_ref::<std::io::Error>()
-            .and_then(std::io::Error::get_ref)
-            .is_some_and(|inner| inner.is::<rustls::Error>())
+/// Whether an error is a TLS failure or caused by one.
+fn is_tls(error: &(dyn Error + 'static)) -> bool {
+    if error.is::<rustls::Error>() {
+        return true;
+    }
+    // The source of an `io::Error` is the source of what it wraps, not what it wraps.
+    let wrapped = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+    match wrapped {
+        Some(wrapped) => is_tls(wrapped),
+        None => error.source().is_some_and(is_tls),
+    }
 }
 
 /// An answer with another status than 2xx. Texts are bounded and fit to show.

@@ -1,0 +1,156 @@
+//! The control connection of a relay that runs as its own process.
+
+mod dial;
+
+use std::convert::Infallible;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{SinkExt as _, StreamExt as _};
+use rendezvous_wire::control::{FromRelay, ToRelay};
+use rendezvous_wire::secret::Secret;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout};
+use tokio_tungstenite::tungstenite::{Error as WsError, Message};
+use tokio_util::sync::CancellationToken;
+use url::Url;
+
+use super::{CHANNEL, ControlChannel};
+use crate::server::Relay;
+use dial::WebSocket;
+
+pub use dial::{DialError, Registry, RegistryError};
+
+/// First and longest pause between two attempts; each is drawn from its upper half.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(15));
+/// A connection that lived this long makes the next pause short again.
+const STABLE: Duration = Duration::from_secs(30);
+/// Longest time for one message to be written.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time between two pings to the registry; after twice that without a word the connection is given up.
+const PING: Duration = Duration::from_secs(5);
+
+/// Where the registry is and how to speak to it.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Base URL.
+    pub registry: Url,
+    /// The relay's credential.
+    pub credential: Secret,
+    /// PEM file of a further certification authority.
+    pub ca_file: Option<PathBuf>,
+    /// Whether the credential may go over clear text to another machine.
+    pub allow_insecure: bool,
+}
+
+/// Why one connection ended. All of them are worth another attempt.
+#[derive(Debug, thiserror::Error)]
+enum Ended {
+    #[error("cannot connect")]
+    Dial(#[from] DialError),
+    #[error("the control connection broke")]
+    Broken(#[from] WsError),
+    #[error("the registry ended the control connection")]
+    Closed,
+    #[error("the registry does not answer")]
+    Silent,
+    #[error("the registry sent a malformed message")]
+    Malformed(#[from] serde_json::Error),
+}
+
+/// Keeps `relay` connected to its registry until `stop`.
+pub async fn run(relay: Relay, registry: Registry, stop: CancellationToken) {
+    let mut pause = BACKOFF.0;
+    loop {
+        let started = Instant::now();
+        let Err(ended) = tokio::select! {
+            () = stop.cancelled() => return,
+            result = connection(&relay, &registry) => result,
+        };
+        if started.elapsed() >= STABLE {
+            pause = BACKOFF.0;
+        }
+        let wait = jitter(pause);
+        tracing::warn!(
+            error = &ended as &dyn std::error::Error,
+            ?wait,
+            "no control connection; live streams go on"
+        );
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(wait) => {}
+        }
+        pause = (pause * 2).min(BACKOFF.1);
+    }
+}
+
+/// Between one half and the whole of `pause`.
+fn jitter(pause: Duration) -> Duration {
+    let [a, b, c, d, ..] = *uuid::Uuid::new_v4().as_bytes();
+    let random = u32::from_be_bytes([a, b, c, d]);
+    pause.mul_f64(0.5 + 0.5 * f64::from(random) / f64::from(u32::MAX))
+}
+
+async fn connection(relay: &Relay, registry: &Registry) -> Result<Infallible, Ended> {
+    let socket = registry.dial().await?;
+    tracing::info!(registry = registry.origin(), "control connection is up");
+    let (to_registry, outgoing) = mpsc::channel(CHANNEL);
+    let (incoming, from_registry) = mpsc::channel(CHANNEL);
+    let channel = ControlChannel {
+        to_registry,
+        from_registry,
+    };
+    tokio::select! {
+        () = relay.clone().attach(channel) => Err(Ended::Closed),
+        result = pump(socket, outgoing, incoming) => result,
+    }
+}
+
+/// Carries messages between the socket and the channels.
+async fn pump(
+    mut socket: WebSocket,
+    mut outgoing: mpsc::Receiver<FromRelay>,
+    incoming: mpsc::Sender<ToRelay>,
+) -> Result<Infallible, Ended> {
+    let mut ping = tokio::time::interval_at(Instant::now() + PING, PING);
+    let mut heard = Instant::now();
+    loop {
+        let message = tokio::select! {
+            message = socket.next() => {
+                heard = Instant::now();
+                if let Some(message) = understand(message)? {
+                    incoming.send(message).await.map_err(|_| Ended::Closed)?;
+                }
+                continue;
+            }
+            message = outgoing.recv() => Message::text(serde_json::to_string(&message.ok_or(Ended::Closed)?)?),
+            _ = ping.tick() => {
+                if heard.elapsed() > 2 * PING {
+                    return Err(Ended::Silent);
+                }
+                Message::Ping(Bytes::new())
+            }
+        };
+        timeout(WRITE_TIMEOUT, socket.send(message))
+            .await
+            .map_err(|_| Ended::Silent)??;
+    }
+}
+
+fn understand(message: Option<Result<Message, WsError>>) -> Result<Option<ToRelay>, Ended> {
+    match message {
+        None | Some(Ok(Message::Close(_))) => Err(Ended::Closed),
+        Some(Err(error)) => Err(error.into()),
+        Some(Ok(Message::Text(text))) => match serde_json::from_str(&text) {
+            Ok(message) => Ok(Some(message)),
+            // A kind of message that only a newer registry sends.
+            Err(error) if error.is_data() => {
+                tracing::debug!(%error, "control message not understood");
+                Ok(None)
+            }
+            Err(error) => Err(error.into()),
+        },
+        Some(Ok(_)) => Ok(None),
+    }
+}

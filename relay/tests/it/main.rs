@@ -1,0 +1,7 @@
+//! The relay over real sockets, with tungstenite as the independent client.
+
+mod control;
+mod flow;
+mod misuse;
+mod tickets;
+mod world;

@@ -1,1 +1,27 @@
-//! The test world: real processes, end to end, stock interop, chaos, tidy checks and benches.
+//! The test world: real processes, real sockets and real databases, started by a test and gone with it.
+//!
+//! A test gets a [`Context`] (a folder and a place for logs), starts a [`site::Site`] or single parts, and waits on
+//! conditions ([`wait`]). Every part is a [`program::Program`] in a process group of its own, killed when it is dropped.
+
+pub mod binaries;
+pub mod capture;
+pub mod command;
+pub mod context;
+pub mod executor;
+pub mod harness;
+pub mod link;
+pub mod model;
+pub mod netns;
+pub mod peer;
+pub mod postgres;
+pub mod program;
+pub mod registry;
+pub mod relay;
+pub mod site;
+pub mod stock;
+pub mod tls;
+pub mod wait;
+
+pub use command::Command;
+pub use context::Context;
+pub use program::Program;

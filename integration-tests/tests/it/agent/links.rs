@@ -1,0 +1,73 @@
+//! The stock harness while links break. Nothing may be lost or repeated.
+
+use anyhow::Result;
+use rendezvous_integration_tests::executor::End;
+use rendezvous_integration_tests::link::Party;
+use rendezvous_integration_tests::model::{Call, Model};
+use rendezvous_integration_tests::site::{RelayKind, Site};
+use rendezvous_integration_tests::stock::{self, Version};
+use rendezvous_integration_tests::{Context, wait};
+
+use crate::check;
+
+/// Writes numbered lines until the test lets it end, then says how many.
+pub(crate) const COUNTER: &str = "i=0; touch started; \
+    until [ -e go ]; do i=$((i+1)); echo line-$i; sleep 0.02; done; echo last-$i; exit 7";
+
+/// A link breaks between two commands.
+pub(crate) async fn idle(cx: Context, version: Version, executor: End, party: Party) -> Result<()> {
+    let site = Site::start(&cx, executor, RelayKind::Embedded).await?;
+    let model = Model::play([
+        Call::exec("echo kept > file; echo one").into(),
+        rendezvous_integration_tests::model::Turn::from(Call::exec("cat file; echo two-$FAR_MARK")).gated(),
+    ])
+    .await?;
+    let mut harness = site.stock_harness(version, "harness", &model)?;
+    model.reached(1, wait::SOON).await?;
+    let before = site.link.upgraded(Party::Harness);
+    site.link.cut(party);
+    site.link.wait_upgraded(Party::Harness, before + 1, wait::SOON).await?;
+    model.release(1);
+    stock::finish(&mut harness).await?;
+    check::once(&model.output(0, 0)?, "one")?;
+    let second = model.output(1, 0)?;
+    check::once(&second, "kept")?;
+    check::once(&second, "two-only-the-executor-knows")?;
+    site.near_is_untouched()
+}
+
+/// A link breaks while a command writes.
+pub(crate) async fn mid_command(cx: Context, version: Version, executor: End, party: Party) -> Result<()> {
+    let site = Site::start(&cx, executor, RelayKind::Embedded).await?;
+    let model = Model::play([Call::exec(COUNTER).into()]).await?;
+    let mut harness = site.stock_harness(version, "harness", &model)?;
+    site.far_file("started", wait::SOON).await?;
+    let before = site.link.upgraded(Party::Harness);
+    site.link.cut(party);
+    site.link.wait_upgraded(Party::Harness, before + 1, wait::SOON).await?;
+    std::fs::write(site.content.join("go"), "")?;
+    stock::finish(&mut harness).await?;
+    finished_whole(&model)?;
+    site.near_is_untouched()
+}
+
+/// The relay's process dies while a command writes, and another one takes its place.
+pub(crate) async fn relay_restarted(cx: Context, version: Version, executor: End) -> Result<()> {
+    let mut site = Site::start(&cx, executor, RelayKind::StandAlone).await?;
+    let model = Model::play([Call::exec(COUNTER).into()]).await?;
+    let mut harness = site.stock_harness(version, "harness", &model)?;
+    site.far_file("started", wait::SOON).await?;
+    let before = site.link.upgraded(Party::Harness);
+    site.restart_relay().await?;
+    site.link.wait_upgraded(Party::Harness, before + 1, wait::SOON).await?;
+    std::fs::write(site.content.join("go"), "")?;
+    stock::finish(&mut harness).await?;
+    finished_whole(&model)?;
+    site.near_is_untouched()
+}
+
+fn finished_whole(model: &Model) -> Result<()> {
+    let output = model.output(0, 0)?;
+    check::complete_lines(&output)?;
+    check::contains(&output, "exited with code 7")
+}

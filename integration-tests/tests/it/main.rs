@@ -1,0 +1,23 @@
+//! End-to-end tests. Each one is a [`runner::Case`] in a table; the long ones run with `RENDEZVOUS_FULL=1`.
+
+mod agent;
+mod bad_input;
+mod check;
+mod matrix;
+mod nat;
+mod ours;
+mod runner;
+mod services;
+mod world;
+
+fn main() -> std::process::ExitCode {
+    let tables = [
+        world::cases(),
+        matrix::cases(),
+        matrix::direct_cases(),
+        services::cases(),
+        bad_input::cases(),
+        nat::cases(),
+    ];
+    runner::run(tables.into_iter().flatten())
+}

@@ -1,0 +1,195 @@
+//! Who plays with whom, and what: the one table of stock interoperation.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use anyhow::Result;
+use rendezvous_integration_tests::Context;
+use rendezvous_integration_tests::executor::End;
+use rendezvous_integration_tests::link::Party;
+use rendezvous_integration_tests::stock::Version;
+
+use crate::runner::{Case, When};
+use crate::{agent, ours};
+
+/// A harness and an executor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pair {
+    /// The harness.
+    pub(crate) harness: End,
+    /// The executor.
+    pub(crate) executor: End,
+}
+
+type Future_ = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
+
+/// What is played, in which pairs it belongs to the normal command, and by which function for each harness.
+struct Scenario {
+    name: &'static str,
+    core: Core,
+    stock: Option<fn(Context, Version, End) -> Future_>,
+    ours: Option<fn(Context, End) -> Future_>,
+}
+
+/// The pairs that play a scenario in the normal command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Core {
+    /// All of them.
+    All,
+    /// Those with a stock end of the newer version, and ours with ours.
+    Newer,
+    /// Ours with ours, and ours with the newer stock ends.
+    Mixed,
+}
+
+/// A pointer to an async function, as the table wants it.
+macro_rules! play {
+    ($function:path $(, $argument:expr)*) => {
+        Some(|cx, version, executor| Box::pin($function(cx, version, executor $(, $argument)*)))
+    };
+}
+macro_rules! play_ours {
+    ($function:path $(, $argument:expr)*) => {
+        Some(|cx, executor| Box::pin($function(cx, executor $(, $argument)*)))
+    };
+}
+
+const SCENARIOS: &[Scenario] = &[
+    Scenario {
+        name: "tools",
+        core: Core::All,
+        stock: play!(agent::tools::play),
+        ours: play_ours!(ours::tools::play),
+    },
+    Scenario {
+        name: "files",
+        core: Core::All,
+        stock: None,
+        ours: play_ours!(ours::files::play),
+    },
+    Scenario {
+        name: "harness_cut_idle",
+        core: Core::Mixed,
+        stock: play!(agent::links::idle, Party::Harness),
+        ours: play_ours!(ours::links::idle, Party::Harness),
+    },
+    Scenario {
+        name: "harness_cut_mid_command",
+        core: Core::Newer,
+        stock: play!(agent::links::mid_command, Party::Harness),
+        ours: play_ours!(ours::links::mid_command, Party::Harness),
+    },
+    Scenario {
+        name: "executor_cut_idle",
+        core: Core::Mixed,
+        stock: play!(agent::links::idle, Party::Executor),
+        ours: play_ours!(ours::links::idle, Party::Executor),
+    },
+    Scenario {
+        name: "executor_cut_mid_command",
+        core: Core::Newer,
+        stock: play!(agent::links::mid_command, Party::Executor),
+        ours: play_ours!(ours::links::mid_command, Party::Executor),
+    },
+    Scenario {
+        name: "executor_restarted",
+        core: Core::Mixed,
+        stock: play!(agent::life::executor_restarted),
+        ours: play_ours!(ours::life::executor_restarted),
+    },
+    Scenario {
+        name: "three_harnesses",
+        core: Core::Mixed,
+        stock: play!(agent::life::three_harnesses),
+        ours: play_ours!(ours::life::three_harnesses),
+    },
+    Scenario {
+        name: "refused_token",
+        core: Core::Mixed,
+        stock: play!(agent::life::refused_token),
+        ours: play_ours!(ours::life::refused_token),
+    },
+    Scenario {
+        name: "executor_comes_late",
+        core: Core::Mixed,
+        stock: play!(agent::life::executor_comes_late),
+        ours: play_ours!(ours::life::executor_comes_late),
+    },
+    Scenario {
+        name: "relay_restarted_mid_command",
+        core: Core::Newer,
+        stock: play!(agent::links::relay_restarted),
+        ours: play_ours!(ours::links::relay_restarted),
+    },
+];
+
+/// Every pair that has at most one version of the stock binary in it.
+fn pairs() -> Vec<Pair> {
+    let mut pairs = vec![Pair {
+        harness: End::Ours,
+        executor: End::Ours,
+    }];
+    for stock in Version::ALL.map(End::Stock) {
+        for (harness, executor) in [(stock, stock), (stock, End::Ours), (End::Ours, stock)] {
+            pairs.push(Pair { harness, executor });
+        }
+    }
+    pairs
+}
+
+/// Every scenario in every pair that can play it.
+pub(crate) fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for pair in pairs() {
+        for scenario in SCENARIOS {
+            let name = format!(
+                "interop::{}::{}::{}",
+                pair.harness.name(),
+                pair.executor.name(),
+                scenario.name
+            );
+            let when = scenario.core.when(pair);
+            let executor = pair.executor;
+            match (pair.harness, scenario.stock, scenario.ours) {
+                (End::Stock(version), Some(play), _) => {
+                    cases.push(Case::new(name, when, move |cx| play(cx, version, executor)));
+                }
+                (End::Ours, _, Some(play)) => cases.push(Case::new(name, when, move |cx| play(cx, executor))),
+                (End::Stock(_), None, _) | (End::Ours, _, None) => {}
+            }
+        }
+    }
+    cases
+}
+
+/// The agent's tools without registry and relay: what the stock ends do between themselves is the measure for ours.
+pub(crate) fn direct_cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for version in Version::ALL {
+        for executor in [End::Stock(version), End::Ours] {
+            let name = format!("direct::{}::{}::tools", End::Stock(version).name(), executor.name());
+            let when = if executor == End::Ours {
+                When::Always
+            } else {
+                When::Full
+            };
+            cases.push(Case::new(name, when, move |cx| {
+                agent::tools::play_direct(cx, version, executor)
+            }));
+        }
+    }
+    cases
+}
+
+impl Core {
+    fn when(self, pair: Pair) -> When {
+        let ends = [pair.harness, pair.executor];
+        let older = ends.contains(&End::Stock(Version::V0_145));
+        let core = match self {
+            Self::All => true,
+            Self::Newer => !older,
+            Self::Mixed => !older && ends.contains(&End::Ours),
+        };
+        if core { When::Always } else { When::Full }
+    }
+}

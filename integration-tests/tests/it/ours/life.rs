@@ -1,0 +1,101 @@
+//! Our harness while parties come, go, or are not let in.
+
+use anyhow::{Result, ensure};
+use rendezvous_integration_tests::executor::End;
+use rendezvous_integration_tests::harness::Access;
+use rendezvous_integration_tests::link::Party;
+use rendezvous_integration_tests::site::{RelayKind, Site};
+use rendezvous_integration_tests::{Context, Program, wait};
+
+use super::shell;
+
+/// Exit code of a command whose executor can't be reached any more.
+const UNAVAILABLE: i32 = 69;
+/// Exit code for a refused credential.
+const NOT_AUTHORIZED: i32 = 77;
+
+/// The running command goes with its executor; the harness says so, and the next run works.
+pub(crate) async fn executor_restarted(cx: Context, executor: End) -> Result<()> {
+    let mut site = Site::start(&cx, executor, RelayKind::Embedded).await?;
+    let script = format!("cd {}; touch runs; exec sleep 100", site.workspace.display());
+    let mut program = Program::start(&cx, "harness", site.access().shell(&cx, &script)?)?;
+    site.far_file("runs", wait::SOON).await?;
+    site.kill_executor().await?;
+    site.start_executor().await?;
+    let finished = program.finish(wait::SOON * 4).await?;
+    ensure!(
+        finished.code == UNAVAILABLE,
+        "exit code {}: {}",
+        finished.code,
+        finished.stderr
+    );
+    let next = shell(&cx, &site.access(), "echo again").await?.success()?;
+    ensure!(next.text() == "again\n", "{}", next.text());
+    Ok(())
+}
+
+/// Three harnesses use one executor at the same time; each command waits for the other two.
+pub(crate) async fn three_harnesses(cx: Context, executor: End) -> Result<()> {
+    let site = Site::start(&cx, executor, RelayKind::Embedded).await?;
+    let access = site.access();
+    let script = |number: u8| {
+        format!(
+            "cd {}; touch here-{number}; until [ -e here-0 ] && [ -e here-1 ] && [ -e here-2 ]; do sleep 0.02; done; \
+             echo met-{number}",
+            site.workspace.display()
+        )
+    };
+    let scripts = [script(0), script(1), script(2)];
+    let runs = tokio::try_join!(
+        shell(&cx, &access, &scripts[0]),
+        shell(&cx, &access, &scripts[1]),
+        shell(&cx, &access, &scripts[2])
+    )?;
+    for (number, finished) in [runs.0, runs.1, runs.2].into_iter().enumerate() {
+        ensure!(
+            finished.text() == format!("met-{number}\n"),
+            "{}: {}",
+            finished.text(),
+            finished.stderr
+        );
+    }
+    Ok(())
+}
+
+/// A harness with a made-up token runs nothing and says why.
+pub(crate) async fn refused_token(cx: Context, executor: End) -> Result<()> {
+    let site = Site::start(&cx, executor, RelayKind::Embedded).await?;
+    let access = Access {
+        token: "made-up-token".into(),
+        ..site.access()
+    };
+    let finished = shell(&cx, &access, "touch ran").await?;
+    ensure!(
+        finished.code == NOT_AUTHORIZED,
+        "exit code {}: {}",
+        finished.code,
+        finished.stderr
+    );
+    ensure!(!finished.stderr.contains("made-up-token"), "the token was printed");
+    ensure!(site.link.upgraded(Party::Harness) == 0, "the relay let the harness in");
+    ensure!(!site.content.join("ran").exists(), "the command ran");
+    Ok(())
+}
+
+/// The harness is there first; the executor comes while its first call is held.
+pub(crate) async fn executor_comes_late(cx: Context, executor: End) -> Result<()> {
+    let mut site = Site::start_without_executor(&cx, executor, RelayKind::Embedded).await?;
+    let access = Access {
+        registry: format!("http://{}", site.link.address()),
+        ..site.access()
+    };
+    let mut program = Program::start(&cx, "harness", access.shell(&cx, "echo late")?)?;
+    wait::until_true("the harness's first call", wait::SOON, || {
+        site.link.arrived(Party::Other) > 0
+    })
+    .await?;
+    site.launch_executor()?;
+    let finished = program.finish(wait::SOON).await?.success()?;
+    ensure!(finished.text() == "late\n", "{}", finished.text());
+    Ok(())
+}

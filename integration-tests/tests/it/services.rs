@@ -1,0 +1,28 @@
+//! Registries and relays that stop, die, share a database, or take rights away.
+
+mod durability;
+mod outage;
+mod replicas;
+mod revocation;
+
+use crate::runner::{Case, When};
+
+pub(crate) fn cases() -> Vec<Case> {
+    vec![
+        Case::new("services::registry_outage", When::Always, outage::registry),
+        Case::new("services::relay_drains", When::Always, outage::drain),
+        Case::new("services::two_replicas", When::Always, replicas::serve_one_environment),
+        Case::new("services::revoked_harness", When::Always, revocation::harness),
+        Case::new("services::revoked_executor", When::Always, revocation::executor),
+        Case::new(
+            "services::killed_registry_keeps_its_word::sqlite",
+            When::Always,
+            durability::sqlite,
+        ),
+        Case::new(
+            "services::killed_registry_keeps_its_word::postgres",
+            When::Always,
+            durability::postgres,
+        ),
+    ]
+}

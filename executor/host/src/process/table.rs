@@ -1,0 +1,297 @@
+//! The processes of one session, by the ids that its client chose.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use tokio::time::sleep;
+
+use super::drive::{Driver, Process, push_rest};
+use super::outlet::Outlet;
+use super::spawn::{self, Spawned};
+use super::{Admission, Budget, CLOSED_RETENTION, MAX_CLOSED, MAX_PROCESSES, Spec};
+
+/// Why a process was not started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The id is in use: by a process that is starting, running, or was closed a short while ago.
+    #[error("process {0} already exists")]
+    AlreadyExists(Arc<str>),
+    /// It was terminated while it started.
+    #[error("process {0} start was cancelled")]
+    Cancelled(Arc<str>),
+    /// A limit on processes is reached.
+    #[error("too many processes")]
+    TooMany,
+    /// The operating system refused.
+    #[error("{0}")]
+    Spawn(#[from] io::Error),
+}
+
+impl StartError {
+    /// Whether the same start may succeed later without a change.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Self::TooMany)
+    }
+}
+
+/// What is known under an id.
+#[derive(Clone, Debug)]
+pub enum Lookup {
+    /// Nothing, or nothing any more.
+    Unknown,
+    /// A process that is starting.
+    Starting,
+    /// A process, perhaps closed.
+    Started(Process),
+}
+
+/// The processes of one session. Dropped, it kills them all.
+#[derive(Debug)]
+pub struct Processes {
+    table: Arc<Table>,
+}
+
+#[derive(Debug)]
+struct Table {
+    budget: Arc<Budget>,
+    outlet: Outlet,
+    slots: Mutex<Slots>,
+}
+
+#[derive(Debug, Default)]
+struct Slots {
+    by_id: HashMap<Arc<str>, Slot>,
+    /// Closed ones, oldest first.
+    closed: VecDeque<(Arc<str>, u64)>,
+    last_instance: u64,
+    is_shut: bool,
+}
+
+#[derive(Debug)]
+struct Slot {
+    /// Tells a process from an earlier one with the same id.
+    instance: u64,
+    process: Option<Process>,
+    _admission: Admission,
+}
+
+impl Processes {
+    /// An empty table whose processes push to `outlet` and share `budget` with other tables.
+    pub fn new(outlet: Outlet, budget: Arc<Budget>) -> Self {
+        let slots = Mutex::default();
+        Self {
+            table: Arc::new(Table { budget, outlet, slots }),
+        }
+    }
+
+    /// Starts a process. It goes on starting when the caller no longer waits.
+    ///
+    /// Must be called inside a tokio runtime with IO and time.
+    ///
+    /// # Errors
+    ///
+    /// See [`StartError`]. A failed start frees the id.
+    pub async fn start(&self, id: impl Into<Arc<str>>, spec: Spec) -> Result<(), StartError> {
+        let id = id.into();
+        let instance = self.table.reserve(&id)?;
+        let table = Arc::clone(&self.table);
+        let starting = tokio::spawn(async move {
+            let spawned = spawn::spawn(spec).await;
+            Table::install(&table, &id, instance, spawned)
+        });
+        match starting.await {
+            Ok(result) => result,
+            Err(_stopped) => Err(io::Error::other("the executor is stopping").into()),
+        }
+    }
+
+    /// What is known under an id.
+    pub fn get(&self, id: &str) -> Lookup {
+        match self.table.slots().by_id.get(id) {
+            None => Lookup::Unknown,
+            Some(Slot { process: None, .. }) => Lookup::Starting,
+            Some(Slot {
+                process: Some(process), ..
+            }) => Lookup::Started(process.clone()),
+        }
+    }
+
+    /// Kills a process, or cancels its start. Returns whether there was something to end.
+    pub fn terminate(&self, id: &str) -> bool {
+        let process = {
+            let mut slots = self.table.slots();
+            match slots.by_id.get(id) {
+                None => return false,
+                Some(Slot {
+                    process: Some(process), ..
+                }) => process.clone(),
+                Some(Slot { process: None, .. }) => {
+                    slots.by_id.remove(id);
+                    return true;
+                }
+            }
+        };
+        process.terminate()
+    }
+
+    /// Kills every process with its group and refuses new ones.
+    pub fn shut(&self) {
+        self.table.shut();
+    }
+
+    /// Processes in the table, closed ones included.
+    pub fn len(&self) -> usize {
+        self.table.slots().by_id.len()
+    }
+
+    /// Processes that are starting or not yet closed.
+    pub fn running(&self) -> usize {
+        self.table.slots().open()
+    }
+
+    /// Whether the table has no process.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        self.shut();
+    }
+}
+
+impl Table {
+    fn slots(&self) -> MutexGuard<'_, Slots> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn reserve(&self, id: &Arc<str>) -> Result<u64, StartError> {
+        let mut slots = self.slots();
+        if slots.is_shut {
+            return Err(StartError::Cancelled(Arc::clone(id)));
+        }
+        if slots.by_id.contains_key(id) {
+            return Err(StartError::AlreadyExists(Arc::clone(id)));
+        }
+        if slots.open() >= MAX_PROCESSES {
+            return Err(StartError::TooMany);
+        }
+        let admission = loop {
+            if let Some(admission) = self.budget.admit() {
+                break admission;
+            }
+            if !slots.evict_oldest_closed() {
+                return Err(StartError::TooMany);
+            }
+        };
+        slots.last_instance += 1;
+        let instance = slots.last_instance;
+        let slot = Slot {
+            instance,
+            process: None,
+            _admission: admission,
+        };
+        slots.by_id.insert(Arc::clone(id), slot);
+        Ok(instance)
+    }
+
+    /// Puts a started process in its reserved place, if that is still there.
+    fn install(
+        table: &Arc<Self>,
+        id: &Arc<str>,
+        instance: u64,
+        spawned: io::Result<Spawned>,
+    ) -> Result<(), StartError> {
+        let process = spawned.and_then(|spawned| Process::new(Arc::clone(id), spawned, Arc::clone(&table.budget)));
+        let mut slots = table.slots();
+        let Some(slot) = slots.by_id.get_mut(id).filter(|slot| slot.instance == instance) else {
+            return Err(StartError::Cancelled(Arc::clone(id)));
+        };
+        match process {
+            Err(error) => {
+                slots.by_id.remove(id);
+                Err(error.into())
+            }
+            Ok((process, driver)) => {
+                slot.process = Some(process.clone());
+                drop(slots);
+                tokio::spawn(serve(
+                    Arc::downgrade(table),
+                    table.outlet.clone(),
+                    process,
+                    driver,
+                    instance,
+                ));
+                Ok(())
+            }
+        }
+    }
+
+    fn closed(&self, id: &Arc<str>, instance: u64) {
+        let mut slots = self.slots();
+        if slots.holds(id, instance) {
+            slots.closed.push_back((Arc::clone(id), instance));
+            if slots.closed.len() > MAX_CLOSED {
+                slots.evict_oldest_closed();
+            }
+        }
+    }
+
+    fn expire(&self, id: &Arc<str>, instance: u64) {
+        let mut slots = self.slots();
+        if slots.holds(id, instance) {
+            slots.by_id.remove(id);
+            slots.closed.retain(|(_, closed)| *closed != instance);
+        }
+    }
+
+    fn shut(&self) {
+        let slots = {
+            let mut slots = self.slots();
+            slots.is_shut = true;
+            slots.closed.clear();
+            std::mem::take(&mut slots.by_id)
+        };
+        for process in slots.into_values().filter_map(|slot| slot.process) {
+            process.abandon();
+        }
+    }
+}
+
+impl Slots {
+    fn open(&self) -> usize {
+        self.by_id.len() - self.closed.len()
+    }
+
+    fn holds(&self, id: &Arc<str>, instance: u64) -> bool {
+        self.by_id.get(id).is_some_and(|slot| slot.instance == instance)
+    }
+
+    fn evict_oldest_closed(&mut self) -> bool {
+        match self.closed.pop_front() {
+            None => false,
+            Some((id, _)) => {
+                self.by_id.remove(&id);
+                true
+            }
+        }
+    }
+}
+
+/// Runs one process to its end, keeps it readable for a while, and forgets it.
+async fn serve(table: Weak<Table>, outlet: Outlet, process: Process, driver: Driver, instance: u64) {
+    driver.run(&outlet).await;
+    let id = Arc::clone(process.id());
+    if let Some(table) = table.upgrade() {
+        table.closed(&id, instance);
+    }
+    push_rest(&process, &outlet).await;
+    drop(process);
+    sleep(CLOSED_RETENTION).await;
+    if let Some(table) = table.upgrade() {
+        table.expire(&id, instance);
+    }
+}

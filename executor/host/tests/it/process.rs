@@ -1,0 +1,482 @@
+//! Starting, signals, ends, the table.
+
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use rendezvous_host::process::{
+    Budget, CLOSED_RETENTION, Change, Lookup, MAX_CLOSED, MAX_PROCESSES, ReadRequest, Spec, StartError, WriteError,
+    WriteStatus,
+};
+use tokio::time::timeout;
+
+use crate::support::{PATIENCE, World, exists, on_terminal, run, sh, until, with_stdin};
+
+#[tokio::test]
+async fn every_exit_code_and_signal_is_told() {
+    let mut world = World::new();
+    for code in 0..=255 {
+        world.start(&code.to_string(), sh(&format!("exit {code}"))).await;
+        assert_eq!(world.follow(&code.to_string()).await.code, Some(code));
+    }
+    for signal in [1, 2, 6, 9, 11, 15] {
+        let id = format!("signal {signal}");
+        world.start(&id, sh(&format!("kill -{signal} $$"))).await;
+        assert_eq!(world.follow(&id).await.code, Some(128 + signal));
+        let id = format!("terminal {signal}");
+        world.start(&id, on_terminal(sh(&format!("kill -{signal} $$")))).await;
+        assert_eq!(world.follow(&id).await.code, Some(1));
+    }
+    world.start("terminal", on_terminal(sh("exit 200"))).await;
+    assert_eq!(world.follow("terminal").await.code, Some(200));
+}
+
+#[tokio::test]
+async fn output_and_errors_come_apart_with_the_exact_environment() {
+    let mut world = World::new();
+    let spec = Spec {
+        env: vec![("A".into(), "1".into()), ("PATH".into(), "/usr/bin:/bin".into())],
+        cwd: "/usr".into(),
+        arg0: Some("custom name".into()),
+        ..run(&[
+            "sh",
+            "-c",
+            "/usr/bin/env | grep -v ^_= | sort; pwd >&2; tr '\\0' '|' < /proc/$$/cmdline >&2",
+        ])
+    };
+    world.start("p", spec).await;
+    let ending = world.follow("p").await;
+    assert_eq!(ending.text(), "A=1\nPATH=/usr/bin:/bin\nPWD=/usr");
+    let err = String::from_utf8(ending.err).expect("text");
+    assert!(err.starts_with("/usr\ncustom name|-c|"), "{err}");
+}
+
+#[tokio::test]
+async fn a_child_leads_its_own_session_and_group_and_has_an_empty_input() {
+    let mut world = World::new();
+    let process = world.start("p", sh("cut -d' ' -f1,5,6 /proc/$$/stat; wc -c")).await;
+    let pid = process.pid();
+    assert_eq!(world.follow("p").await.text(), format!("{pid} {pid} {pid}\n0"));
+}
+
+#[tokio::test]
+async fn a_failed_start_frees_the_id_and_tells_the_reason() {
+    let mut world = World::new();
+    for spec in [
+        run(&["/no/such/program"]),
+        run(&["no-such-program"]),
+        Spec {
+            cwd: "/no/such/directory".into(),
+            ..run(&["true"])
+        },
+    ] {
+        let error = world.processes.start("p", spec).await.expect_err("no such thing");
+        assert_eq!(error.to_string(), "No such file or directory (os error 2)");
+    }
+    assert!(world.processes.is_empty());
+    world.start("p", run(&["true"])).await;
+    assert_eq!(world.follow("p").await.code, Some(0));
+}
+
+#[tokio::test]
+async fn nothing_is_left_behind() {
+    let mut world = World::new();
+    for n in 0..20 {
+        let id = n.to_string();
+        let process = world.start(&id, run(&["true"])).await;
+        world.follow(&id).await;
+        assert!(!exists(process.pid()), "a zombie is left");
+    }
+}
+
+#[tokio::test]
+async fn terminate_kills_the_whole_group_at_once() {
+    let mut world = World::new();
+    let process = world.start("p", sh("sleep 1000 & sleep 1000 & echo $!; wait")).await;
+    let Change::Output(chunk) = world.next().await.change else {
+        panic!("the grandchild's number");
+    };
+    let grandchild: i32 = std::str::from_utf8(&chunk.data)
+        .expect("text")
+        .trim()
+        .parse()
+        .expect("pid");
+    assert!(exists(grandchild));
+    assert!(process.terminate());
+    assert!(matches!(
+        world.next().await.change,
+        Change::Exited { seq: 2, code: 137 }
+    ));
+    assert!(matches!(world.next().await.change, Change::Closed { seq: 3 }));
+    // Orphans are reaped by init, or by nobody in a container without one.
+    until("the grandchild's end", || {
+        std::fs::read_to_string(format!("/proc/{grandchild}/stat")).map_or(true, |stat| stat.contains(") Z"))
+    })
+    .await;
+    assert!(!process.terminate());
+    assert_eq!(process.write("w", Bytes::new()).await, Err(WriteError));
+
+    let process = world.start("tty", on_terminal(sh("sleep 1000"))).await;
+    assert!(process.terminate());
+    assert_eq!(world.follow("tty").await.code, Some(1));
+}
+
+#[tokio::test]
+async fn terminate_does_not_wait_for_a_descendant_that_left_the_group() {
+    let mut world = World::new();
+    let process = world.start("p", sh("setsid sleep 1000 & echo $!; wait")).await;
+    let Change::Output(chunk) = world.next().await.change else {
+        panic!("the descendant's number");
+    };
+    let escaped: i32 = std::str::from_utf8(&chunk.data)
+        .expect("text")
+        .trim()
+        .parse()
+        .expect("pid");
+    until("the descendant's own session", || {
+        std::fs::read_to_string(format!("/proc/{escaped}/stat"))
+            .is_ok_and(|stat| stat.split(' ').nth(4) == Some(&escaped.to_string()))
+    })
+    .await;
+    assert!(process.terminate());
+    assert!(matches!(world.next().await.change, Change::Exited { code: 137, .. }));
+    assert!(matches!(world.next().await.change, Change::Closed { .. }));
+    kill(escaped);
+}
+
+#[tokio::test]
+async fn a_background_child_delays_the_end_but_not_the_exit() {
+    let mut world = World::new();
+    let process = world
+        .start("p", with_stdin(sh("exec 3<&0; (read line <&3; echo $line) & exit 3")))
+        .await;
+    assert!(matches!(world.next().await.change, Change::Exited { seq: 1, code: 3 }));
+    assert!(
+        !exists(process.pid()),
+        "the program is reaped though its pipes are open"
+    );
+    assert!(!process.terminate(), "an exited program is not terminated");
+    let page = process.read(ReadRequest::default()).await;
+    assert_eq!((page.exit_code, page.closed, page.next_seq), (Some(3), false, 2));
+    process.write("w", "later\n".into()).await.expect("write");
+    assert!(matches!(world.next().await.change, Change::Output(chunk) if chunk.data == "later\n"));
+    assert!(matches!(world.next().await.change, Change::Closed { seq: 3 }));
+}
+
+#[tokio::test]
+async fn the_end_of_the_table_kills_also_what_outlived_its_program() {
+    let mut world = World::new();
+    world.start("p", sh("sleep 1000 & echo $!; exit 0")).await;
+    let Change::Output(chunk) = world.next().await.change else {
+        panic!("the child's number");
+    };
+    let child: i32 = std::str::from_utf8(&chunk.data)
+        .expect("text")
+        .trim()
+        .parse()
+        .expect("pid");
+    assert!(matches!(world.next().await.change, Change::Exited { .. }));
+    let running = world.start("q", run(&["sleep", "1000"])).await;
+    world.processes.shut();
+    for pid in [child, running.pid()] {
+        until("the end of what was left", || {
+            std::fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |stat| stat.contains(") Z"))
+        })
+        .await;
+    }
+    let pid = running.pid();
+    until("reaping", || !exists(pid)).await;
+    assert!(matches!(
+        world.processes.start("r", run(&["true"])).await,
+        Err(StartError::Cancelled(_))
+    ));
+    drop((running, world.processes));
+    let budget = Arc::clone(&world.budget);
+    until("the budget's return", || {
+        budget.processes() == 0 && budget.retained() == 0
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_start_can_be_cancelled_and_goes_on_without_its_caller() {
+    let world = World::new();
+    let start = world.processes.start("p", run(&["sleep", "1000"]));
+    tokio::pin!(start);
+    let first = timeout(Duration::ZERO, start.as_mut()).await;
+    assert!(first.is_err(), "starting takes more than one poll");
+    assert!(matches!(world.processes.get("p"), Lookup::Starting));
+    let again = world.processes.start("p", run(&["true"])).await;
+    assert!(matches!(again, Err(StartError::AlreadyExists(_))));
+    assert!(world.processes.terminate("p"));
+    assert!(!world.processes.terminate("p"));
+    assert!(matches!(start.await, Err(StartError::Cancelled(_))));
+    assert!(matches!(world.processes.get("p"), Lookup::Unknown));
+
+    let _dropped = timeout(Duration::ZERO, world.processes.start("q", run(&["sleep", "1000"]))).await;
+    until("the start without its caller", || {
+        matches!(world.processes.get("q"), Lookup::Started(_))
+    })
+    .await;
+    assert!(world.processes.terminate("q"));
+}
+
+#[tokio::test]
+async fn of_two_starts_with_one_id_one_wins() {
+    let world = World::new();
+    let (a, b) = tokio::join!(
+        world.processes.start("p", run(&["true"])),
+        world.processes.start("p", run(&["true"]))
+    );
+    assert!(a.is_ok() != b.is_ok());
+}
+
+#[tokio::test]
+async fn a_closed_process_keeps_its_id_for_a_while() {
+    let mut world = World::new();
+    let process = world.start("p", sh("echo kept")).await;
+    world.follow("p").await;
+    assert!(matches!(
+        world.processes.start("p", run(&["true"])).await,
+        Err(StartError::AlreadyExists(_))
+    ));
+    assert_eq!(process.read(ReadRequest::default()).await.chunks[0].data, "kept\n");
+    tokio::time::pause();
+    tokio::time::sleep(CLOSED_RETENTION - Duration::from_secs(1)).await;
+    assert!(matches!(world.processes.get("p"), Lookup::Started(_)));
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(matches!(world.processes.get("p"), Lookup::Unknown));
+    tokio::time::resume();
+    world.start("p", run(&["true"])).await;
+}
+
+#[tokio::test]
+async fn closed_processes_are_bounded_and_do_not_block_new_ones() {
+    let mut world = World::new();
+    for n in 0..MAX_CLOSED + 5 {
+        let id = n.to_string();
+        world.start(&id, run(&["true"])).await;
+        world.follow(&id).await;
+    }
+    until("the eviction of the oldest", || world.processes.len() == MAX_CLOSED).await;
+    assert!(matches!(world.processes.get("4"), Lookup::Unknown));
+    assert!(matches!(world.processes.get("5"), Lookup::Started(_)));
+}
+
+#[tokio::test]
+async fn running_processes_are_bounded() {
+    let world = World::new();
+    for n in 0..MAX_PROCESSES {
+        // A reservation is enough: what starts counts too.
+        let id = n.to_string();
+        let _starting = timeout(Duration::ZERO, world.processes.start(id, run(&["sleep", "1000"]))).await;
+    }
+    assert!(matches!(
+        world.processes.start("more", run(&["true"])).await,
+        Err(StartError::TooMany)
+    ));
+    assert!(world.processes.terminate("7"));
+    // A start that is cancelled gives its place back at once, a process when it is closed.
+    timeout(PATIENCE, async {
+        while world.processes.start("more", run(&["true"])).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await
+    .expect("a place in time");
+}
+
+#[tokio::test]
+async fn a_full_budget_refuses_but_evicts_closed_ones_first() {
+    let mut world = World::with_budget(Budget::new(2, usize::MAX));
+    world.start("a", run(&["true"])).await;
+    world.follow("a").await;
+    world.start("b", run(&["sleep", "1000"])).await;
+    until("the place of the closed one", || {
+        world.process("a").pid() > 0 && world.budget.processes() == 2
+    })
+    .await;
+    world.start("c", run(&["sleep", "1000"])).await;
+    assert!(matches!(world.processes.get("a"), Lookup::Unknown));
+    assert!(matches!(
+        world.processes.start("d", run(&["true"])).await,
+        Err(StartError::TooMany)
+    ));
+}
+
+#[tokio::test]
+async fn interrupt_reaches_the_group() {
+    let mut world = World::new();
+    let script = "trap 'echo caught; exit 9' INT; sleep 1000 & echo ready; wait";
+    let process = world.start("p", run(&["bash", "-c", script])).await;
+    assert!(matches!(world.next().await.change, Change::Output(_)));
+    process.interrupt();
+    let Change::Output(chunk) = world.next().await.change else {
+        panic!("the trap's word");
+    };
+    assert_eq!(chunk.data, "caught\n");
+    assert!(matches!(world.next().await.change, Change::Exited { code: 9, .. }));
+    process.interrupt();
+}
+
+#[tokio::test]
+async fn a_terminal_has_a_size_a_controlling_process_and_control_c() {
+    let mut world = World::new();
+    let process = world
+        .start(
+            "p",
+            on_terminal(sh(
+                "stty size; tty > /dev/tty; trap 'echo caught; exit 4' INT; echo ready; sleep 1000 & wait",
+            )),
+        )
+        .await;
+    let mut text = String::new();
+    while !text.contains("ready") {
+        let Change::Output(chunk) = world.next().await.change else {
+            panic!("output");
+        };
+        text += std::str::from_utf8(&chunk.data).expect("text");
+    }
+    assert!(text.starts_with("24 80\r\n/dev/pts/"), "{text}");
+    assert_eq!(
+        process.write("1", Bytes::from_static(b"\x03")).await,
+        Ok(WriteStatus::Accepted)
+    );
+    let rest = timeout(PATIENCE, async {
+        loop {
+            if let Change::Exited { code, .. } = world.next().await.change {
+                return code;
+            }
+        }
+    });
+    assert_eq!(rest.await.expect("an end in time"), 4);
+}
+
+#[tokio::test]
+async fn a_program_may_leave_its_terminal_and_come_back() {
+    let mut world = World::new();
+    let script = "exec </dev/null >/dev/null 2>&1; sleep 0.3; yes | head -c 20000 >/dev/tty; exit 6";
+    world.start("p", on_terminal(sh(script))).await;
+    let ending = world.follow("p").await;
+    // The terminal makes two bytes of each line's end.
+    assert_eq!((ending.out.len(), ending.code), (30_000, Some(6)));
+}
+
+#[tokio::test]
+async fn no_open_file_reaches_a_child() {
+    let mut world = World::new();
+    // A file without the close-on-exec flag, as one that the executor itself inherited.
+    let (read, _write) = rustix::pipe::pipe().expect("a pipe");
+    let inheritable = read.as_raw_fd();
+    assert!(inheritable > 2);
+    for (id, spec) in [
+        ("pipes", sh("ls /proc/$$/fd")),
+        ("terminal", on_terminal(sh("ls /proc/$$/fd"))),
+    ] {
+        world.start(id, spec).await;
+        let ending = world.follow(id).await;
+        let fds: Vec<&str> = ending.text().split_whitespace().collect();
+        // dash keeps descriptor 10 on a terminal for job control, never here: it is not interactive.
+        assert_eq!(fds, ["0", "1", "2"], "{id}");
+    }
+}
+
+#[test]
+fn inherited_ignored_signals_are_restored() {
+    // A shell that ignores SIGINT and SIGHUP starts the helper, as a background job or nohup would.
+    let script = "trap '' INT HUP; exec \"$0\" process::helper_with_a_child --exact --nocapture";
+    let helper = std::process::Command::new("/bin/sh")
+        .args(["-c", script])
+        .arg(std::env::current_exe().expect("this test"))
+        .env("RENDEZVOUS_HELPER", "report")
+        .output()
+        .expect("helper");
+    let text = String::from_utf8(helper.stdout).expect("text");
+    let ignored = |of: &str| {
+        let at = text.split(of).nth(1).expect(of);
+        u64::from_str_radix(at.split_whitespace().next().expect("mask"), 16).expect("mask") & 0x7fff_ffff
+    };
+    assert_eq!(ignored("own=") & 0b11, 0b11, "the helper ignores them itself");
+    assert_eq!(ignored("child="), 0, "its child does not");
+}
+
+#[tokio::test]
+async fn children_survive_the_end_of_a_thread_of_ours() {
+    let world = World::new();
+    let processes = Arc::new(world.processes);
+    let starter = Arc::clone(&processes);
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("runtime");
+        runtime.block_on(async { starter.start("p", run(&["sleep", "1000"])).await.expect("start") });
+        let Lookup::Started(process) = starter.get("p") else {
+            panic!("started")
+        };
+        // Without the driver nobody reaps it, so it would be seen as a zombie had the signal come.
+        process.pid()
+    })
+    .join()
+    .map(|pid| {
+        let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("alive");
+        assert!(!state.contains(") Z"), "{state}");
+        kill(pid);
+    })
+    .expect("thread");
+}
+
+/// Not a test by itself: others run it in a process of its own.
+#[test]
+fn helper_with_a_child() {
+    let Some(task) = std::env::var_os("RENDEZVOUS_HELPER") else {
+        return;
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("runtime");
+    runtime.block_on(async {
+        let mut world = World::new();
+        if task == "report" {
+            world.start("p", sh("grep SigIgn /proc/$$/status")).await;
+            let report = |status: &str| status.split("SigIgn:").nth(1).expect("mask").trim().to_owned();
+            println!("child={}", report(world.follow("p").await.text()));
+            let own = std::fs::read_to_string("/proc/self/status").expect("status");
+            println!("own={}", report(&own));
+        } else {
+            let process = world.start("p", run(&["sleep", "1000"])).await;
+            println!("child={}", process.pid());
+            std::future::pending::<()>().await;
+        }
+    });
+}
+
+#[tokio::test]
+async fn children_die_with_the_executor() {
+    use std::io::{BufRead, BufReader};
+    let mut helper = std::process::Command::new(std::env::current_exe().expect("this test"))
+        .args(["process::helper_with_a_child", "--exact", "--nocapture"])
+        .env("RENDEZVOUS_HELPER", "wait")
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("helper");
+    let child: i32 = BufReader::new(helper.stdout.take().expect("stdout"))
+        .lines()
+        .map_while(Result::ok)
+        .find_map(|line| line.split("child=").nth(1).and_then(|pid| pid.trim().parse().ok()))
+        .expect("the child's number");
+    assert!(exists(child));
+    helper.kill().expect("kill");
+    helper.wait().expect("reap");
+    until("the child's end", || {
+        std::fs::read_to_string(format!("/proc/{child}/stat")).map_or(true, |stat| stat.contains(") Z"))
+    })
+    .await;
+}
+
+fn kill(pid: i32) {
+    let pid = rustix::process::Pid::from_raw(pid).expect("pid");
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("kill");
+}

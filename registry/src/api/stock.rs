@@ -1,0 +1,63 @@
+//! The three calls of the stock protocol. Their bytes and the reactions to each status are in `proto/README.md`,
+//! "Registry API".
+
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, Request};
+use axum::http::request::Parts;
+use rendezvous_wire::id::{CredentialId, EnvironmentId, RegistrationId};
+use rendezvous_wire::key::KeyDigest;
+use rendezvous_wire::ticket::{Claims, Role as TicketRole};
+
+use super::ApiError;
+use crate::app::App;
+use crate::clock::Timestamp;
+use crate::token;
+
+mod connect;
+mod register;
+mod validate;
+
+pub(super) use connect::connect;
+pub(super) use register::register;
+pub(super) use validate::validate;
+
+/// The environment in the path.
+type EnvironmentPath = Result<Path<String>, PathRejection>;
+
+/// Checks the id before anything else is looked at.
+fn environment(path: EnvironmentPath) -> Result<EnvironmentId, ApiError> {
+    let Path(text) = path.map_err(ApiError::invalid)?;
+    EnvironmentId::new(text.trim()).map_err(ApiError::invalid)
+}
+
+fn split(request: Request) -> (Parts, axum::body::Body) {
+    request.into_parts()
+}
+
+/// What a ticket is made of.
+struct Ticket<'a> {
+    role: TicketRole,
+    audience: &'a str,
+    environment: &'a EnvironmentId,
+    registration: &'a RegistrationId,
+    generation: u64,
+    credential: &'a CredentialId,
+    key: Option<KeyDigest>,
+    expires: Timestamp,
+}
+
+fn sign(app: &App, ticket: &Ticket<'_>, now: Timestamp) -> Result<String, ApiError> {
+    let claims = Claims {
+        aud: ticket.audience.to_owned(),
+        iat: now.seconds(),
+        exp: ticket.expires.seconds(),
+        jti: token::id(""),
+        role: ticket.role,
+        env: ticket.environment.clone(),
+        reg: ticket.registration.clone(),
+        generation: ticket.generation,
+        sub: ticket.credential.clone(),
+        key: ticket.key,
+    };
+    app.signer.sign(&claims).map_err(|error| ApiError::internal(&error))
+}

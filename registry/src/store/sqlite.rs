@@ -1,0 +1,100 @@
+//! The store in one SQLite file.
+
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::time::Duration;
+
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{Sqlite as Db, Transaction};
+
+use super::{Access, StoreError};
+
+#[expect(clippy::duplicate_mod, reason = "the same statements are compiled for each backend")]
+#[path = "sql/mod.rs"]
+mod sql;
+
+/// How long a statement waits for another process's transaction.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a call waits for a connection of its pool.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Connections that read. There is one that writes, as SQLite has one writer.
+const READERS: u32 = 4;
+
+/// What the common statements are compiled for.
+type Backend = Sqlite;
+
+/// One file, in WAL mode, so that management commands and a running registry share it.
+#[derive(Clone, Debug)]
+pub struct Sqlite {
+    read: SqlitePool,
+    write: SqlitePool,
+}
+
+impl Sqlite {
+    /// Opens the file, which only its owner may read when it is made here, and brings its tables up to date.
+    ///
+    /// # Errors
+    ///
+    /// As [`super::open`].
+    pub async fn open(path: &Path, access: Access) -> Result<Self, StoreError> {
+        prepare(path, access)?;
+        let options = SqliteConnectOptions::new()
+            .filename(path)
+            .busy_timeout(BUSY_TIMEOUT)
+            .journal_mode(SqliteJournalMode::Wal)
+            .synchronous(SqliteSynchronous::Full)
+            .foreign_keys(true);
+        let pool = |connections| {
+            SqlitePoolOptions::new()
+                .max_connections(connections)
+                .acquire_timeout(ACQUIRE_TIMEOUT)
+        };
+        let write = pool(1).connect_with(options.clone()).await?;
+        let mut transaction = write.begin_with("BEGIN EXCLUSIVE").await?;
+        sqlx::migrate!("migrations/sqlite").run(&mut *transaction).await?;
+        transaction.commit().await?;
+        let read = pool(READERS).connect_with(options.pragma("query_only", "1")).await?;
+        Ok(Self { read, write })
+    }
+
+    const fn reader(&self) -> &SqlitePool {
+        &self.read
+    }
+
+    const fn writer(&self) -> &SqlitePool {
+        &self.write
+    }
+
+    async fn begin(&self) -> Result<Transaction<'static, Db>, StoreError> {
+        Ok(self.write.begin_with("BEGIN IMMEDIATE").await?)
+    }
+
+    /// A writing transaction is alone anyway.
+    #[expect(clippy::unused_async, reason = "the other backend asks its server")]
+    async fn serialize(_: &mut Transaction<'static, Db>) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn close_pools(&self) {
+        self.read.close().await;
+        self.write.close().await;
+    }
+}
+
+/// Makes a missing file with mode 0600, which the files that SQLite puts beside it inherit.
+fn prepare(path: &Path, access: Access) -> Result<(), StoreError> {
+    let opened = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(access == Access::Create)
+        .truncate(false)
+        .mode(0o600)
+        .open(path);
+    match opened {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            Err(StoreError::Denied(format!("{}: {error}", path.display())))
+        }
+        Err(error) => Err(StoreError::Unavailable(format!("{}: {error}", path.display()))),
+    }
+}

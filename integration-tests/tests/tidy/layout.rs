@@ -1,5 +1,6 @@
 //! Where things stand, and what every manifest says.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -84,10 +85,37 @@ fn crate_findings(metadata: &Value, root: &Path) -> Vec<String> {
     findings
 }
 
+/// The crate that needs unsafe code in one file. A manifest cannot change one lint of the workspace's, so it repeats
+/// them.
+const UNSAFE_CRATE: &str = "rendezvous-host";
+
 /// Whether the manifest takes its lints from the workspace.
 fn takes_shared_lints(manifest: &str) -> bool {
     let mut lines = manifest.lines().map(str::trim).filter(|line| !line.is_empty());
     lines.any(|line| line == "[lints]") && lines.next() == Some("workspace = true")
+}
+
+/// The lints that tables with this name and tool set, as sorted lines.
+fn lints(manifest: &str, table: &str) -> BTreeSet<String> {
+    let mut lints = BTreeSet::new();
+    for tool in ["rust", "clippy"] {
+        let heading = format!("[{table}.{tool}]");
+        let lines = manifest.lines().skip_while(|line| *line != heading).skip(1);
+        let lines = lines
+            .take_while(|line| !line.starts_with('['))
+            .filter(|line| line.contains('='));
+        lints.extend(lines.map(|line| format!("{tool}: {line}")));
+    }
+    lints
+}
+
+/// Whether the crate's lints are the workspace's, with unsafe code denied instead of forbidden.
+fn repeats_lints(manifest: &str, workspace: &str) -> bool {
+    let workspace = lints(
+        &workspace.replace("unsafe_code = \"forbid\"", "unsafe_code = \"deny\""),
+        "workspace.lints",
+    );
+    !workspace.is_empty() && lints(manifest, "lints") == workspace
 }
 
 #[test]
@@ -120,11 +148,24 @@ fn crates_stand_in_their_folders() {
 
 #[test]
 fn every_crate_takes_the_shared_lints() {
+    let read = |folder: &str| fs::read_to_string(root().join(folder).join("Cargo.toml")).expect("a manifest");
+    let workspace = read("");
     for (name, folder) in CRATES {
-        let manifest = fs::read_to_string(root().join(folder).join("Cargo.toml")).expect("a manifest");
-        assert!(takes_shared_lints(&manifest), "{name} lacks [lints] workspace = true");
+        let manifest = read(folder);
+        if name == UNSAFE_CRATE {
+            assert!(
+                repeats_lints(&manifest, &workspace),
+                "{name} and the workspace differ in their lints"
+            );
+        } else {
+            assert!(takes_shared_lints(&manifest), "{name} lacks [lints] workspace = true");
+        }
     }
     assert!(!takes_shared_lints("[package]\nname = \"x\"\n"));
     assert!(!takes_shared_lints("[lints]\nworkspace = false\n"));
     assert!(!takes_shared_lints("[features]\nworkspace = true\n[lints]\n"));
+    let weaker = read("executor/host").replace("unwrap_used = \"warn\"\n", "");
+    assert!(!repeats_lints(&weaker, &workspace));
+    let unsafer = read("executor/host").replace("unsafe_code = \"deny\"\n", "unsafe_code = \"warn\"\n");
+    assert!(!repeats_lints(&unsafer, &workspace));
 }

@@ -8,17 +8,23 @@ const MAX_LINES: usize = 500;
 /// Longest `main.rs`: it parses, builds and runs.
 const MAX_MAIN_LINES: usize = 150;
 /// Files that are longer, and why that reads better than two files.
-const LONG: &[(&str, &str)] = &[(
-    "proto/channel/tests/it/acceptor.rs",
-    "one scenario for each rule of admission, over the same small world",
-)];
+const LONG: &[(&str, &str)] = &[
+    (
+        "executor/host/tests/it/files.rs",
+        "one test for each file call, over the same helpers",
+    ),
+    (
+        "proto/channel/tests/it/acceptor.rs",
+        "one scenario for each rule of admission, over the same small world",
+    ),
+];
 /// Where `allow` stands, and why `expect` cannot.
 const ALLOWED: &[(&str, &str)] = &[(
     "proto/wire/src/frame.rs",
     "whether generated code trips a lint depends on the schema",
 )];
 /// The only place for `unsafe`.
-const UNSAFE: &str = "executor/host/src/";
+const UNSAFE: &str = "executor/host/src/process/sys.rs";
 
 /// Words that stand for unfinished work or for tests that do not run. Split, so that this file passes its own check.
 const UNFINISHED: [&str; 6] = [
@@ -76,7 +82,10 @@ fn lengths(files: &[File], long: &[(&str, &str)]) -> Vec<String> {
         let is_main = file.path.ends_with("src/main.rs");
         match (lines > MAX_LINES, reason) {
             (true, None) => findings.push(format!("{}: {lines} lines, give a reason or split it", file.path)),
-            (false, Some(_)) => findings.push(format!("{}: short again, drop its reason", file.path)),
+            // Well below the limit, so that one line more or less changes nothing.
+            (false, Some(_)) if lines < MAX_LINES * 4 / 5 => {
+                findings.push(format!("{}: short again, drop its reason", file.path))
+            }
             _ if is_main && lines > MAX_MAIN_LINES => {
                 findings.push(format!(
                     "{}: {lines} lines, main only parses, builds and runs",
@@ -160,7 +169,7 @@ fn unsafety(files: &[File]) -> Vec<String> {
         concat!("uns", "afe impl"),
     ];
     let mut findings = Vec::new();
-    for file in files.iter().filter(|file| !file.path.starts_with(UNSAFE)) {
+    for file in files.iter().filter(|file| file.path != UNSAFE) {
         for (number, line) in code(file).filter(|(_, line)| words.iter().any(|word| line.contains(word))) {
             findings.push(format!("{}:{number}: {}", file.path, line.trim()));
         }
@@ -249,5 +258,5 @@ fn unsafe_code_stands_in_one_place() {
     none(&unsafety(&tree::rust_files()));
     let text = concat!("uns", "afe { call() }\n");
     assert_eq!(unsafety(&[File::new("relay/src/a.rs", text)]).len(), 1);
-    none(&unsafety(&[File::new("executor/host/src/process.rs", text)]));
+    none(&unsafety(&[File::new(UNSAFE, text)]));
 }

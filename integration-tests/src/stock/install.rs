@@ -1,8 +1,6 @@
-//! Where the stock binaries are kept, and fetching those that are missing.
+//! Where the stock binaries are.
 
 use std::path::PathBuf;
-use std::process::Command;
-use std::sync::Mutex;
 
 use anyhow::{Context as _, Result, bail};
 
@@ -11,22 +9,18 @@ use super::Version;
 /// Names a folder that holds `codex-VERSION/package/…`, as unpacked from npm.
 const FOLDER_VARIABLE: &str = "RENDEZVOUS_STOCK_DIR";
 
-/// One fetch at a time; the others find its result.
-static FETCH: Mutex<()> = Mutex::new(());
-
 pub(super) fn binary(version: Version) -> Result<PathBuf> {
-    let folder = folder()?;
-    let path = folder
-        .join(format!("codex-{}", version.number()))
-        .join("package/vendor")
+    let number = version.number();
+    let path = folder()?
+        .join(format!("codex-{number}/package/vendor"))
         .join(target()?)
         .join("bin/codex");
-    let _one = FETCH.lock();
     if !path.is_file() {
-        fetch(version, &folder)?;
-    }
-    if !path.is_file() {
-        bail!("{} is missing after the fetch", path.display());
+        bail!(
+            "{} is missing: ./integration-tests/run fetches it, or unpack the output of `npm pack \
+             @openai/codex@{number}-linux-x64` there",
+            path.display()
+        );
     }
     Ok(path)
 }
@@ -48,20 +42,4 @@ fn target() -> Result<&'static str> {
         "aarch64" => Ok("aarch64-unknown-linux-musl"),
         other => bail!("no stock binary for {other}"),
     }
-}
-
-fn fetch(version: Version, folder: &std::path::Path) -> Result<()> {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/fetch-stock");
-    let status = Command::new(script)
-        .arg(folder)
-        .arg(version.number())
-        .status()
-        .with_context(|| format!("start {script}"))?;
-    if !status.success() {
-        bail!(
-            "{script} could not fetch the stock binary {}: {status}",
-            version.number()
-        );
-    }
-    Ok(())
 }

@@ -34,11 +34,11 @@ impl Version {
         }
     }
 
-    /// The binary, fetched from npm once and kept in the user's cache.
+    /// The binary, in the cache that `./integration-tests/run` fills.
     ///
     /// # Errors
     ///
-    /// It is not there and could not be fetched.
+    /// It is not there; the message says how to get it.
     pub fn binary(self) -> Result<PathBuf> {
         install::binary(self)
     }

@@ -1,5 +1,6 @@
 //! The relay over real sockets, with tungstenite as the independent client.
 
+mod binary;
 mod control;
 mod flow;
 mod misuse;

@@ -70,6 +70,29 @@ pub(crate) fn config() -> Config {
     Config::new("ws://relay.test")
 }
 
+/// Claims that are good for a minute; `boot` is only a harness's.
+pub(crate) fn claims_for(role: Role, sub: &str, boot: &str) -> Claims {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    let executor = role == Role::Executor;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    Claims {
+        aud: if executor { EXECUTOR_AUDIENCE } else { boot }.to_owned(),
+        iat: now,
+        exp: now + 60,
+        jti: format!("ticket-{}", LAST.fetch_add(1, Ordering::Relaxed)),
+        role,
+        env: EnvironmentId::new("env").unwrap(),
+        reg: RegistrationId::new("reg-1").unwrap(),
+        generation: 1,
+        sub: CredentialId::new(sub).unwrap(),
+        key: (!executor).then(|| {
+            let mut digest = [0; 32];
+            digest[..sub.len()].copy_from_slice(sub.as_bytes());
+            KeyDigest(digest)
+        }),
+    }
+}
+
 impl World {
     pub(crate) async fn new() -> Self {
         Self::with(config()).await
@@ -124,29 +147,7 @@ impl World {
     }
 
     pub(crate) fn claims(&self, role: Role, sub: &str) -> Claims {
-        static LAST: AtomicU64 = AtomicU64::new(0);
-        let executor = role == Role::Executor;
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
-        Claims {
-            aud: if executor {
-                EXECUTOR_AUDIENCE.into()
-            } else {
-                self.relay.boot_id().to_string()
-            },
-            iat: now,
-            exp: now + 60,
-            jti: format!("ticket-{}", LAST.fetch_add(1, Ordering::Relaxed)),
-            role,
-            env: EnvironmentId::new("env").unwrap(),
-            reg: RegistrationId::new("reg-1").unwrap(),
-            generation: 1,
-            sub: CredentialId::new(sub).unwrap(),
-            key: (!executor).then(|| {
-                let mut digest = [0; 32];
-                digest[..sub.len()].copy_from_slice(sub.as_bytes());
-                KeyDigest(digest)
-            }),
-        }
+        claims_for(role, sub, self.relay.boot_id().as_str())
     }
 
     pub(crate) fn url(&self, claims: &Claims) -> String {

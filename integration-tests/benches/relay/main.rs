@@ -1,0 +1,146 @@
+//! The relay against other forwarders, all in one run: see `relay/README.md` for the figures.
+//!
+//! Every forwarder runs in a process of its own, so that its CPU time and memory can be told from the load generator's.
+//! Payloads are masked with random masks before the clock starts, and are neither looked at nor unmasked by the receivers.
+
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "the table is the result")]
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "sizes and counts are chosen here and small"
+)]
+#![expect(
+    clippy::unwrap_in_result,
+    reason = "a panic of a load generator's thread ends the run"
+)]
+
+mod client;
+mod measure;
+mod peers;
+mod registry;
+
+use std::process::ExitCode;
+
+use peers::{Forwarder, Kind};
+
+/// What one forwarder reached; `None` where a workload does not apply.
+#[derive(Default)]
+struct Row {
+    name: String,
+    bulk: Option<measure::Throughput>,
+    small: Option<measure::Throughput>,
+    trip: Option<(f64, f64)>,
+    mixed: Option<measure::Mixed>,
+    idle: Option<f64>,
+    idle_tls: Option<f64>,
+    accepts: Option<f64>,
+}
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1).filter(|argument| argument != "--bench");
+    if let Some(role) = arguments.next() {
+        // A forwarder, started by ourselves.
+        return peers::serve(&role, arguments);
+    }
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> anyhow::Result<()> {
+    peers::raise_file_limit()?;
+    let scale: f64 = std::env::var("BENCH_SCALE")
+        .ok()
+        .and_then(|scale| scale.parse().ok())
+        .unwrap_or(1.0);
+    let only = std::env::var("BENCH_ONLY").ok();
+    let mut rows = Vec::new();
+    for kind in [Kind::Copy, Kind::Haproxy, Kind::Naive, Kind::Relay] {
+        if only
+            .as_deref()
+            .is_some_and(|only| !only.split(',').any(|name| name == kind.name()))
+        {
+            continue;
+        }
+        if kind == Kind::Haproxy && !peers::has_haproxy() {
+            println!("haproxy is not installed: left out");
+            continue;
+        }
+        let mut row = Row {
+            name: kind.name().to_owned(),
+            ..Row::default()
+        };
+        let mut forwarder = Forwarder::start(kind, false)?;
+        row.bulk = Some(measure::throughput(&mut forwarder, 60 * 1024, (6e9 * scale) as u64)?);
+        row.small = Some(measure::throughput(&mut forwarder, 1200, (1.5e9 * scale) as u64)?);
+        row.trip = Some(measure::round_trips(&mut forwarder, 200, (20_000.0 * scale) as usize)?);
+        if kind == Kind::Relay {
+            row.mixed = Some(measure::mixed(&mut forwarder, 64, (2e9 * scale) as u64)?);
+        }
+        drop(forwarder);
+        if kind != Kind::Copy && kind != Kind::Haproxy {
+            row.accepts = Some(measure::accepts(
+                &mut Forwarder::start(kind, false)?,
+                (8000.0 * scale) as usize,
+            )?);
+            row.idle = Some(measure::idle(&mut Forwarder::start(kind, false)?, 2000)?);
+        }
+        if kind == Kind::Relay {
+            row.idle_tls = Some(measure::idle(&mut Forwarder::start(kind, true)?, 1000)?);
+        }
+        print(&row);
+        rows.push(row);
+    }
+    println!(
+        "\n| forwarder | 60 KiB Gbit/s | CPU s/GB | 1200 B k/s | CPU us/frame | 200 B p50 us | p99 us | kB/idle | kB/idle TLS | accepts/s |"
+    );
+    println!("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|");
+    rows.iter().for_each(table);
+    Ok(())
+}
+
+fn print(row: &Row) {
+    println!("{}", row.name);
+    if let Some(bulk) = &row.bulk {
+        println!("  60 KiB, one stream: {bulk}");
+    }
+    if let Some(small) = &row.small {
+        println!("  1200 B, one stream: {small}");
+    }
+    if let Some((p50, p99)) = row.trip {
+        println!("  200 B there and back: p50 {p50:.0} us, p99 {p99:.0} us");
+    }
+    if let Some(mixed) = &row.mixed {
+        println!("  64 streams, 90 % small: {mixed}");
+    }
+    if let Some(idle) = row.idle {
+        println!("  idle executor connection: {idle:.1} kB");
+    }
+    if let Some(idle) = row.idle_tls {
+        println!("  idle executor connection, TLS: {idle:.1} kB");
+    }
+    if let Some(accepts) = row.accepts {
+        println!("  connections: {accepts:.0}/s");
+    }
+}
+
+fn table(row: &Row) {
+    let cell =
+        |value: Option<f64>, digits: usize| value.map_or_else(|| "–".to_owned(), |value| format!("{value:.digits$}"));
+    println!(
+        "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+        row.name,
+        cell(row.bulk.as_ref().map(measure::Throughput::gbit), 1),
+        cell(row.bulk.as_ref().map(measure::Throughput::cpu_per_gb), 3),
+        cell(row.small.as_ref().map(|small| small.rate() / 1000.0), 0),
+        cell(row.small.as_ref().map(measure::Throughput::cpu_per_frame), 2),
+        cell(row.trip.map(|trip| trip.0), 0),
+        cell(row.trip.map(|trip| trip.1), 0),
+        cell(row.idle, 1),
+        cell(row.idle_tls, 1),
+        cell(row.accepts, 0),
+    );
+}

@@ -1,0 +1,212 @@
+//! The program `relay`, with a registry that speaks as much as it has to.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Stdio;
+use std::time::Duration;
+
+use futures_util::{SinkExt as _, StreamExt as _};
+use rendezvous_wire::control::{FromRelay, ToRelay};
+use rendezvous_wire::ticket::{Role, relay_url};
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, Response};
+use tokio_tungstenite::{WebSocketStream, accept_hdr_async};
+
+use crate::world::{PATIENCE, Signer, claims_for, open};
+
+const TOKEN: &str = "relay-token-1";
+
+struct Program {
+    child: Child,
+    registry: TcpListener,
+    admin: u16,
+    _files: tempfile::TempDir,
+}
+
+impl Program {
+    async fn start(mode: u32) -> Self {
+        let files = tempfile::tempdir().expect("a folder");
+        let credential = files.path().join("credential");
+        std::fs::write(&credential, format!("{TOKEN}\n")).expect("a file");
+        std::fs::set_permissions(&credential, std::fs::Permissions::from_mode(mode)).expect("a mode");
+        let registry = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let admin = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let admin = admin.local_addr().expect("an address").port();
+        let child = Command::new(env!("CARGO_BIN_EXE_relay"))
+            .args(["serve", "--public-url", "ws://relay.test", "--listen", "127.0.0.1:0"])
+            .args(["--admin-listen", &admin.to_string(), "--registry"])
+            .arg(format!("http://{}/base", registry.local_addr().expect("an address")))
+            .arg("--credential-file")
+            .arg(&credential)
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("a program");
+        Self {
+            child,
+            registry,
+            admin,
+            _files: files,
+        }
+    }
+
+    /// The next control connection, after its hello.
+    async fn control(&self) -> Control {
+        let (stream, _) = timeout(PATIENCE, self.registry.accept())
+            .await
+            .expect("in time")
+            .expect("a stream");
+        let socket = accept_hdr_async(stream, check).await.expect("an upgrade");
+        let mut control = Control { socket };
+        assert!(matches!(control.next().await, FromRelay::Hello { public_url, .. } if public_url == "ws://relay.test"));
+        control
+    }
+
+    async fn exit_code(&mut self) -> Option<i32> {
+        timeout(PATIENCE, self.child.wait())
+            .await
+            .expect("in time")
+            .expect("a status")
+            .code()
+    }
+
+    async fn ready(&self) -> bool {
+        let mut socket = TcpStream::connect(("127.0.0.1", self.admin))
+            .await
+            .expect("the admin listener");
+        let request = b"GET /readyz HTTP/1.1\r\nhost: relay\r\nconnection: close\r\n\r\n";
+        socket.write_all(request).await.expect("a request");
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).await.expect("an answer");
+        answer.starts_with("HTTP/1.1 200")
+    }
+}
+
+#[expect(clippy::result_large_err, reason = "the callback's signature is tungstenite's")]
+fn check(request: &Request, response: Response) -> Result<Response, ErrorResponse> {
+    assert_eq!(request.uri().path(), "/base/v1/relay/control");
+    assert_eq!(request.headers()["authorization"], format!("Bearer {TOKEN}"));
+    Ok(response)
+}
+
+struct Control {
+    socket: WebSocketStream<TcpStream>,
+}
+
+impl Control {
+    async fn next(&mut self) -> FromRelay {
+        loop {
+            match timeout(PATIENCE, self.socket.next()).await.expect("in time") {
+                Some(Ok(Message::Text(text))) => match serde_json::from_str(&text).expect("a message") {
+                    FromRelay::Renew { accepting: true, .. } => {}
+                    message => return message,
+                },
+                Some(Ok(_)) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    async fn send(&mut self, message: &ToRelay) {
+        let text = serde_json::to_string(message).expect("JSON");
+        self.socket
+            .send(Message::text(text))
+            .await
+            .expect("a relay that listens");
+    }
+}
+
+#[tokio::test]
+async fn serves_after_the_welcome_survives_the_registry_and_drains() {
+    let mut program = Program::start(0o600).await;
+    let stdout = program.child.stdout.take().expect("stdout");
+    let mut lines = BufReader::new(stdout).lines();
+    let mut control = program.control().await;
+    assert!(!program.ready().await, "no keys yet");
+    // A message of a newer registry is skipped.
+    let newer = Message::text(r#"{"type":"from_the_future","x":1}"#);
+    control.socket.send(newer).await.expect("a relay that listens");
+    let signer = Signer::new("k1");
+    let welcome = ToRelay::Welcome {
+        keys: vec![signer.public.clone()],
+        revoked: vec![],
+    };
+    control.send(&welcome).await;
+    let line = timeout(PATIENCE, lines.next_line())
+        .await
+        .expect("in time")
+        .expect("a line")
+        .expect("a line");
+    let address = line
+        .strip_prefix("relay listening on ws://")
+        .expect("the line that scripts wait for")
+        .to_owned();
+    assert!(program.ready().await);
+
+    let claims = claims_for(Role::Executor, "exec", "");
+    let url = relay_url(&format!("ws://{address}"), &claims.env, &signer.sign(&claims));
+    let mut executor = open(&url).await.expect("an executor");
+    let FromRelay::ExecutorUp(up) = control.next().await else {
+        panic!()
+    };
+
+    // The registry goes away and comes back: the executor has noticed nothing and is named again.
+    drop(control);
+    let mut control = program.control().await;
+    assert_eq!(control.next().await, FromRelay::ExecutorUp(up.clone()));
+    control.send(&welcome).await;
+
+    let pid = Pid::from_raw(i32::try_from(program.child.id().expect("a pid")).expect("a pid")).expect("a pid");
+    kill_process(pid, Signal::TERM).expect("a signal");
+    assert_eq!(executor.closed().await, (1001, "relay_draining".into()));
+    let mut refusing = false;
+    loop {
+        match control.next().await {
+            FromRelay::Renew { accepting, .. } => refusing |= !accepting,
+            message => break assert_eq!(message, FromRelay::ExecutorDown(up)),
+        }
+    }
+    assert!(refusing, "the registry was told before the connections were closed");
+    assert_eq!(program.exit_code().await, Some(0));
+}
+
+#[tokio::test]
+async fn configuration_mistakes_end_with_64() {
+    // Others may read the credential.
+    assert_eq!(Program::start(0o644).await.exit_code().await, Some(64));
+    for arguments in [
+        &["serve"][..],
+        &[
+            "serve",
+            "--registry",
+            "http://127.0.0.1",
+            "--public-url",
+            "http://x",
+            "--credential-file",
+            "/dev/null",
+        ],
+        &[
+            "serve",
+            "--registry",
+            "not a url",
+            "--public-url",
+            "ws://x",
+            "--credential-file",
+            "/dev/null",
+        ],
+    ] {
+        let run = Command::new(env!("CARGO_BIN_EXE_relay"))
+            .args(arguments)
+            .stderr(Stdio::null())
+            .status();
+        let status = timeout(Duration::from_secs(20), run)
+            .await
+            .expect("in time")
+            .expect("a status");
+        assert_eq!(status.code(), Some(64), "{arguments:?}");
+    }
+}

@@ -1,0 +1,233 @@
+//! Files of this machine.
+
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rendezvous_host::files::{Fault, FileError, WalkOptions};
+use rendezvous_rpc::envelope::Request;
+use rendezvous_rpc::method::Empty;
+use rendezvous_rpc::method::fs::{
+    Canonicalize, CanonicalizeResult, Close, Copy, CreateDirectory, DirectoryEntry, EntryKind, GetMetadata, Metadata,
+    Open, OpenResult, ReadBlock, ReadDirectory, ReadDirectoryResult, ReadFile, Remove, Walk, WalkEntry, WalkError,
+    WalkResult, WriteFile,
+};
+use rendezvous_rpc::{PathUri, RpcError};
+use rendezvous_wire::limits::MAX_MESSAGE;
+use serde_json::Value;
+
+use super::{Family, Reply, params, reply, sandbox};
+use crate::server::{Connection, Sink};
+
+/// Largest file whose content fits a reply in base64. Larger ones are read in blocks.
+const MAX_WHOLE_FILE: u64 = ((MAX_MESSAGE - 1024) / 4 * 3) as u64;
+
+pub(super) async fn read_file<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
+    connection.require(Family::Filesystem)?;
+    let params = params::<ReadFile>(request)?;
+    let path = native(&params.path, params.follow_symlinks, params.sandbox.as_ref())?;
+    let data = connection
+        .server
+        .files
+        .read(path, MAX_WHOLE_FILE)
+        .await
+        .map_err(failed)?;
+    Reply::with_bytes(&request.id, "dataBase64", &data, "")
+}
+
+pub(super) async fn open<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
+    connection.require(Family::Filesystem)?;
+    let params = params::<Open>(request)?;
+    if params.mode.as_ref().is_some_and(|mode| mode != "read") {
+        return Err(RpcError::invalid_params("fs/open only supports the mode `read`"));
+    }
+    let path = native(&params.path, None, params.sandbox.as_ref())?;
+    connection.handles.open(&params.handle_id, path).await.map_err(failed)?;
+    let handle_id = params.handle_id;
+    reply::<Open>(request, &OpenResult { handle_id })
+}
+
+pub(super) async fn read_block<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
+    connection.require(Family::Filesystem)?;
+    let params = params::<ReadBlock>(request)?;
+    let read = connection.handles.read(&params.handle_id, params.offset, params.len);
+    let block = read.await.map_err(failed)?;
+    let rest = if block.is_end {
+        r#","eof":true"#
+    } else {
+        r#","eof":false"#
+    };
+    Reply::with_bytes(&request.id, "chunk", &block.data, rest)
+}
+
+pub(super) fn close<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
+    connection.require(Family::Filesystem)?;
+    let params = params::<Close>(request)?;
+    connection.handles.close(&params.handle_id);
+    reply::<Close>(request, &Empty {})
+}
+
+pub(super) async fn write_file<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
+    connection.require(Family::Filesystem)?;
+    let params = params::<WriteFile>(request)?;
+    let path = native(&params.path, params.follow_symlinks, params.sandbox.as_ref())?;
+    let data = params.data_base64.map_err(|error| {
+        RpcError::invalid_request(format!("fs/writeFile requires valid base64 dataBase64: {error}"))
+    })?;
+    connection.server.files.write(path, data.0).await.map_err(failed)?;
+    reply::<WriteFile>(request, &Empty {})
+}
+
+pub(super) async fn create_directory<S: Sink>(
+    connection: &Connection<S>,
+    request: &Request,
+) -> Result<Reply, RpcError> {
+    connection.require(Family::Filesystem)?;
+    let params = params::<CreateDirectory>(request)?;
+    let path = native(&params.path, params.follow_symlinks, params.sandbox.as_ref())?;
+    let recursive = params.recursive.unwrap_or(true);
+    connection
+        .server
+        .files
+        .create_directory(path, recursive)
+        .await
+        .map_err(failed)?;
+    reply::<CreateDirectory>(request, &Empty {})
+}
+
+pub(super) async fn metadata<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
+    connection.require(Family::Filesystem)?;
+    let params = params::<GetMetadata>(request)?;
+    let path = native(&params.path, params.follow_symlinks, params.sandbox.as_ref())?;
+    let metadata = connection.server.files.metadata(path).await.map_err(failed)?;
+    let result = Metadata {
+        is_directory: metadata.is_directory,
+        is_file: metadata.is_file,
+        is_symlink: metadata.is_symlink,
+        size: metadata.size,
+        created_at_ms: milliseconds(metadata.created),
+        modified_at_ms: milliseconds(metadata.modified),
+    };
+    reply::<GetMetadata>(request, &result)
+}
+
+pub(super) async fn canonicalize<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
+    connection.require(Family::Filesystem)?;
+    let params = params::<Canonicalize>(request)?;
+    let path = native(&params.path, params.follow_symlinks, params.sandbox.as_ref())?;
+    let path = connection.server.files.canonicalize(path).await.map_err(failed)?;
+    reply::<Canonicalize>(request, &CanonicalizeResult { path: uri(&path)? })
+}
+
+pub(super) async fn read_directory<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
+    connection.require(Family::Filesystem)?;
+    let params = params::<ReadDirectory>(request)?;
+    let path = native(&params.path, params.follow_symlinks, params.sandbox.as_ref())?;
+    let entries = connection.server.files.read_directory(path).await.map_err(failed)?;
+    let entries = entries
+        .into_iter()
+        .map(|entry| DirectoryEntry {
+            file_name: entry.name.to_string_lossy().into_owned(),
+            is_directory: entry.is_directory,
+            is_file: entry.is_file,
+        })
+        .collect();
+    reply::<ReadDirectory>(request, &ReadDirectoryResult { entries })
+}
+
+pub(super) async fn walk<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
+    connection.require(Family::Filesystem)?;
+    let params = params::<Walk>(request)?;
+    let root = native(&params.path, None, params.sandbox.as_ref())?;
+    let limit = |value| usize::try_from(value).unwrap_or(usize::MAX);
+    let options = WalkOptions {
+        max_depth: limit(params.options.max_depth),
+        max_directories: limit(params.options.max_directories),
+        max_entries: limit(params.options.max_entries),
+        follow_directory_symlinks: params.options.follow_directory_symlinks,
+        prune_hidden_directories: params.options.prune_hidden_directories,
+    };
+    let walk = connection.server.files.walk(root, options).await.map_err(failed)?;
+    let entries = walk.entries.iter().map(|entry| {
+        let kind = if entry.is_directory {
+            EntryKind::Directory
+        } else {
+            EntryKind::File
+        };
+        Ok(WalkEntry {
+            path: uri(&entry.path)?,
+            kind,
+        })
+    });
+    let errors = walk.problems.into_iter().map(|problem| {
+        let path = uri(&problem.path)?;
+        Ok(WalkError {
+            path,
+            message: problem.message,
+        })
+    });
+    let result = WalkResult {
+        entries: entries.collect::<Result<_, RpcError>>()?,
+        errors: errors.collect::<Result<_, RpcError>>()?,
+        truncated: walk.is_truncated,
+    };
+    reply::<Walk>(request, &result)
+}
+
+pub(super) async fn remove<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
+    connection.require(Family::Filesystem)?;
+    let params = params::<Remove>(request)?;
+    let path = native(&params.path, params.follow_symlinks, params.sandbox.as_ref())?;
+    let (recursive, force) = (params.recursive.unwrap_or(true), params.force.unwrap_or(true));
+    connection
+        .server
+        .files
+        .remove(path, recursive, force)
+        .await
+        .map_err(failed)?;
+    reply::<Remove>(request, &Empty {})
+}
+
+pub(super) async fn copy<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
+    connection.require(Family::Filesystem)?;
+    let params = params::<Copy>(request)?;
+    let source = native(&params.source_path, None, params.sandbox.as_ref())?;
+    let destination = native(&params.destination_path, None, params.sandbox.as_ref())?;
+    let copy = connection.server.files.copy(source, destination, params.recursive);
+    copy.await.map_err(failed)?;
+    reply::<Copy>(request, &Empty {})
+}
+
+/// The native path, if the call may be done as it is asked for.
+fn native(path: &PathUri, follow_symlinks: Option<bool>, sandbox: Option<&Value>) -> Result<PathBuf, RpcError> {
+    sandbox::allow_files(sandbox)?;
+    if follow_symlinks == Some(false) {
+        return Err(RpcError::invalid_request(
+            "followSymlinks: false is not supported on this executor",
+        ));
+    }
+    path.to_path()
+        .map_err(|error| RpcError::invalid_request(error.to_string()))
+}
+
+fn uri(path: &std::path::Path) -> Result<PathUri, RpcError> {
+    PathUri::from_path(path).map_err(|error| RpcError::internal(error.to_string()))
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "the shape that map_err takes")]
+fn failed(error: FileError) -> RpcError {
+    let text = error.to_string();
+    match error.fault() {
+        Fault::NotFound => RpcError::not_found(text),
+        Fault::Request => RpcError::invalid_request(text),
+        Fault::Host => RpcError::internal(text),
+    }
+}
+
+/// Milliseconds since 1970; 0 when unknown.
+fn milliseconds(time: Option<SystemTime>) -> i64 {
+    let since = |time: SystemTime| match time.duration_since(UNIX_EPOCH) {
+        Ok(after) => i64::try_from(after.as_millis()).ok(),
+        Err(before) => i64::try_from(before.duration().as_millis()).ok().map(|ms| -ms),
+    };
+    time.and_then(since).unwrap_or(0)
+}

@@ -1,0 +1,205 @@
+//! Processes of the session.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use rendezvous_host::env::{self, Inherit, Policy};
+use rendezvous_host::process::{Lookup, Page, Process, ReadRequest, Spec, StartError, Stdio, WriteStatus};
+use rendezvous_rpc::base64::Base64;
+use rendezvous_rpc::envelope::Request;
+use rendezvous_rpc::method::Empty;
+use rendezvous_rpc::method::process::{
+    CloseStdin, EnvPolicy, Inherit as WireInherit, Read, Signal, SignalProcess, Start, StartParams, StartResult,
+    Terminate, TerminateResult, Write, WriteResult, WriteStatus as WireStatus,
+};
+use rendezvous_rpc::{RequestId, RpcError};
+
+use super::{Family, Reply, params, reply, sandbox, unwritable};
+use crate::server::{Connection, Sink, stream_name};
+
+/// Longest id of a process.
+const MAX_PROCESS_ID: usize = 256;
+/// Longest id of a write.
+const MAX_WRITE_ID: usize = 256;
+
+pub(super) async fn start<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
+    let session = connection.require(Family::Exec)?.session();
+    let params = params::<Start>(request)?;
+    let process_id = params.process_id.clone();
+    let spec = spec(params)?;
+    session
+        .processes()
+        .start(process_id.as_str(), spec)
+        .await
+        .map_err(|error| not_started(&error))?;
+    let result = StartResult {
+        process_id,
+        sandbox_type: Some("none".to_owned()),
+    };
+    reply::<Start>(request, &result)
+}
+
+fn spec(params: StartParams) -> Result<Spec, RpcError> {
+    if params.argv.is_empty() {
+        return Err(RpcError::invalid_params("argv must not be empty"));
+    }
+    if params.process_id.len() > MAX_PROCESS_ID {
+        return Err(RpcError::invalid_params(format!(
+            "processId must not exceed {MAX_PROCESS_ID} bytes"
+        )));
+    }
+    sandbox::allow_process(params.sandbox.as_ref())?;
+    if params.network_proxy.is_some() {
+        return Err(RpcError::invalid_params(
+            "networkProxy is not supported on this executor",
+        ));
+    }
+    let cwd = params.cwd.to_path().map_err(|error| {
+        RpcError::invalid_params(format!(
+            "cwd URI `{}` is not valid on this exec-server host: {error}",
+            params.cwd.as_str()
+        ))
+    })?;
+    let policy = params.env_policy.map(policy);
+    let overlay = params.env.into_iter().map(|(name, value)| (name.into(), value.into()));
+    Ok(Spec {
+        argv: params.argv.into_iter().map(OsString::from).collect(),
+        arg0: params.arg0.map(OsString::from),
+        cwd,
+        env: env::compose(std::env::vars_os(), policy.as_ref(), overlay),
+        stdio: if params.tty {
+            Stdio::Terminal
+        } else {
+            Stdio::Pipes {
+                stdin: params.pipe_stdin,
+            }
+        },
+    })
+}
+
+fn policy(policy: EnvPolicy) -> Policy {
+    Policy {
+        inherit: match policy.inherit {
+            WireInherit::All => Inherit::All,
+            WireInherit::Core => Inherit::Core,
+            WireInherit::None => Inherit::None,
+        },
+        ignore_default_excludes: policy.ignore_default_excludes,
+        exclude: policy.exclude,
+        set: policy.set,
+        include_only: policy.include_only,
+    }
+}
+
+fn not_started(error: &StartError) -> RpcError {
+    match error {
+        StartError::AlreadyExists(_) | StartError::Cancelled(_) => RpcError::invalid_request(error.to_string()),
+        _ => RpcError::internal(error.to_string()),
+    }
+}
+
+pub(super) async fn read<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
+    let session = connection.require(Family::Exec)?.session();
+    let params = params::<Read>(request)?;
+    let process = started(session.processes().get(&params.process_id), &params.process_id)?;
+    let page = process
+        .read(ReadRequest {
+            after: params.after_seq.unwrap_or(0),
+            max_bytes: params.max_bytes.map(|max| usize::try_from(max).unwrap_or(usize::MAX)),
+            wait: Duration::from_millis(params.wait_ms.unwrap_or(0)),
+        })
+        .await;
+    write_page(&request.id, &page)
+}
+
+/// Writes the reply of `process/read`; output goes straight into the message.
+fn write_page(id: &RequestId, page: &Page) -> Result<Reply, RpcError> {
+    let bytes: usize = page
+        .chunks
+        .iter()
+        .map(|chunk| chunk.data.len().div_ceil(3) * 4 + 64)
+        .sum();
+    let mut out = Vec::with_capacity(bytes + 256);
+    out.extend_from_slice(br#"{"id":"#);
+    serde_json::to_writer(&mut out, id).map_err(unwritable)?;
+    out.extend_from_slice(br#","result":{"chunks":["#);
+    for (index, chunk) in page.chunks.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        let name = stream_name(chunk.stream).as_str();
+        out.extend_from_slice(format!(r#"{{"seq":{},"stream":"{name}","chunk":""#, chunk.seq).as_bytes());
+        Base64::encode_into(&chunk.data, &mut out);
+        out.extend_from_slice(br#""}"#);
+    }
+    let exit_code = page
+        .exit_code
+        .map_or_else(|| "null".to_owned(), |code| code.to_string());
+    let rest = format!(
+        r#"],"nextSeq":{},"exited":{},"exitCode":{exit_code},"closed":{},"failure":null,"sandboxDenied":{}}}}}"#,
+        page.next_seq,
+        page.exit_code.is_some(),
+        page.closed,
+        if page.exit_code.is_some() { "false" } else { "null" },
+    );
+    out.extend_from_slice(rest.as_bytes());
+    Reply::checked(out)
+}
+
+pub(super) async fn write<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
+    let session = connection.require(Family::Exec)?.session();
+    let params = params::<Write>(request)?;
+    if params.write_id.is_empty() {
+        return Err(RpcError::invalid_params("writeId must not be empty"));
+    }
+    if params.write_id.len() > MAX_WRITE_ID {
+        return Err(RpcError::invalid_params(format!(
+            "writeId must not exceed {MAX_WRITE_ID} bytes"
+        )));
+    }
+    let status = match session.processes().get(&params.process_id) {
+        Lookup::Unknown => WireStatus::UnknownProcess,
+        Lookup::Starting => WireStatus::Starting,
+        Lookup::Started(process) => {
+            let written = process.write(&params.write_id, params.chunk.0).await;
+            match written.map_err(|error| RpcError::internal(error.to_string()))? {
+                WriteStatus::Accepted => WireStatus::Accepted,
+                WriteStatus::StdinClosed => WireStatus::StdinClosed,
+            }
+        }
+    };
+    reply::<Write>(request, &WriteResult { status })
+}
+
+pub(super) fn signal<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
+    let session = connection.require(Family::Exec)?.session();
+    let params = params::<SignalProcess>(request)?;
+    let Signal::Interrupt = params.signal;
+    if let Lookup::Started(process) = session.processes().get(&params.process_id) {
+        process.interrupt();
+    }
+    reply::<SignalProcess>(request, &Empty {})
+}
+
+pub(super) fn terminate<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
+    let session = connection.require(Family::Exec)?.session();
+    let params = params::<Terminate>(request)?;
+    let running = session.processes().terminate(&params.process_id);
+    reply::<Terminate>(request, &TerminateResult { running })
+}
+
+/// Part of the extension `processControl`.
+pub(super) fn close_stdin<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
+    let session = connection.require(Family::Exec)?.session();
+    let params = params::<CloseStdin>(request)?;
+    started(session.processes().get(&params.process_id), &params.process_id)?.close_stdin();
+    reply::<CloseStdin>(request, &Empty {})
+}
+
+fn started(lookup: Lookup, id: &str) -> Result<Process, RpcError> {
+    match lookup {
+        Lookup::Started(process) => Ok(process),
+        Lookup::Starting => Err(RpcError::invalid_request(format!("process id {id} is starting"))),
+        Lookup::Unknown => Err(RpcError::invalid_request(format!("unknown process id {id}"))),
+    }
+}

@@ -1,0 +1,104 @@
+//! The JSON-RPC server: sessions of processes, and files, over streams of messages.
+//!
+//! One [`Server`] serves any number of streams. A stream is one JSON-RPC connection; it opens a session or takes up one
+//! that lost its stream. The contract stands in `proto/README.md`, "JSON-RPC".
+
+mod connection;
+mod inbox;
+mod push;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use rendezvous_host::files::Files;
+use rendezvous_host::process::Budget;
+use rendezvous_rpc::method::environment::EnvironmentInfo;
+use rendezvous_wire::limits::SESSION_RETENTION;
+
+pub(crate) use self::connection::Connection;
+pub(crate) use self::push::stream_name;
+use crate::methods::environment;
+use crate::session::{MAX_SESSIONS, Sessions};
+
+/// Sends whole messages to the client.
+pub trait Sink: Send + Sync + 'static {
+    /// Sends one message, waiting for room. Returns whether the stream could take it; after it could not, the stream is
+    /// over.
+    fn send(&self, message: Bytes) -> impl Future<Output = bool> + Send;
+
+    /// Called when the client has sent a valid `initialize`, before the answer: it may send large messages from now on.
+    fn initialized(&self) {}
+}
+
+/// Receives whole messages from the client.
+pub trait Source: Send + 'static {
+    /// The next message; nothing once the stream is over. Must be cancel-safe.
+    fn recv(&mut self) -> impl Future<Output = Option<Bytes>> + Send;
+}
+
+/// What a server may use, and how long it keeps what nobody is attached to.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// How long a session outlives its stream. Zero kills its processes at once.
+    pub session_retention: Duration,
+    /// Sessions at once, detached ones included.
+    pub max_sessions: usize,
+    /// Bounds the processes of all sessions together.
+    pub budget: Arc<Budget>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            session_retention: SESSION_RETENTION,
+            max_sessions: MAX_SESSIONS,
+            budget: Arc::default(),
+        }
+    }
+}
+
+/// Serves JSON-RPC over streams. Clones share all sessions.
+#[derive(Clone, Debug)]
+pub struct Server {
+    shared: Arc<Shared>,
+}
+
+/// What all connections share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) sessions: Arc<Sessions>,
+    pub(crate) files: Files,
+    pub(crate) info: EnvironmentInfo,
+}
+
+impl Server {
+    /// A server without sessions. Looks at this machine once, for `environment/info`.
+    pub fn new(config: Config) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                sessions: Arc::new(Sessions::new(config)),
+                files: Files::default(),
+                info: environment::describe(),
+            }),
+        }
+    }
+
+    /// Serves one stream until it is over or breaks the protocol. Its session is detached then.
+    ///
+    /// Must run inside a tokio runtime with IO and time.
+    pub async fn serve_stream(&self, sink: impl Sink, source: impl Source) {
+        connection::serve(Arc::clone(&self.shared), sink, source).await;
+    }
+
+    /// Kills the processes of all sessions, which end; new ones are refused.
+    pub fn shut(&self) {
+        self.shared.sessions.shut();
+    }
+
+    /// Sessions that exist now, detached ones included.
+    pub fn sessions(&self) -> usize {
+        self.shared.sessions.len()
+    }
+}

@@ -1,0 +1,216 @@
+//! Sessions: the processes of one client, which outlive its stream.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use rendezvous_host::process::{Event, Outlet, Processes};
+use rendezvous_rpc::RpcError;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep};
+use uuid::Uuid;
+
+use crate::server::Config;
+
+/// Sessions at once, detached ones included.
+pub const MAX_SESSIONS: usize = 1024;
+
+/// All sessions of a server.
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    config: Config,
+    table: Mutex<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    sessions: HashMap<String, Arc<Session>>,
+    is_shut: bool,
+}
+
+/// The processes of one client.
+#[derive(Debug)]
+pub(crate) struct Session {
+    /// A bearer secret: whoever knows it may resume the session. It is never logged.
+    id: String,
+    processes: Processes,
+    outlet: Outlet,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Grows with every attachment, so that late news of an old one cannot disturb a new one.
+    instance: u64,
+    detached_at: Option<Instant>,
+}
+
+impl Session {
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+
+    pub(crate) fn processes(&self) -> &Processes {
+        &self.processes
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// When it was detached, if it is.
+    fn detached_at(&self) -> Option<Instant> {
+        self.state().detached_at
+    }
+}
+
+impl Sessions {
+    pub(crate) fn new(config: Config) -> Self {
+        Self {
+            config,
+            table: Mutex::default(),
+        }
+    }
+
+    /// Opens a session, or resumes a detached one, and sends its events to `listener` from now on.
+    pub(crate) fn attach(
+        self: &Arc<Self>,
+        resume: Option<&str>,
+        listener: mpsc::Sender<Event>,
+    ) -> Result<Attachment, RpcError> {
+        let mut table = self.table();
+        if table.is_shut {
+            return Err(RpcError::internal("the executor is stopping"));
+        }
+        let session = match resume {
+            Some(id) => table
+                .sessions
+                .get(id)
+                .cloned()
+                .ok_or_else(|| RpcError::invalid_request(format!("unknown session id {id}")))?,
+            None => table.open(&self.config)?,
+        };
+        let instance = {
+            let mut state = session.state();
+            if state.detached_at.take().is_none() {
+                return Err(RpcError::session_attached(&session.id));
+            }
+            state.instance += 1;
+            state.instance
+        };
+        session.outlet.attach(listener);
+        Ok(Attachment {
+            sessions: Arc::downgrade(self),
+            session,
+            instance,
+        })
+    }
+
+    /// Kills the processes of all sessions and refuses new ones.
+    pub(crate) fn shut(&self) {
+        let sessions = {
+            let mut table = self.table();
+            table.is_shut = true;
+            std::mem::take(&mut table.sessions)
+        };
+        for session in sessions.into_values() {
+            session.processes.shut();
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.table().sessions.len()
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends a session that was detached under `instance`, unless somebody resumed it meanwhile.
+    fn expire(&self, session: &Session, instance: u64) {
+        {
+            // Resuming looks the session up under the same lock.
+            let mut table = self.table();
+            let state = session.state();
+            if state.instance != instance || state.detached_at.is_none() {
+                return;
+            }
+            table.sessions.remove(&session.id);
+        }
+        session.processes.shut();
+    }
+}
+
+impl Table {
+    fn open(&mut self, config: &Config) -> Result<Arc<Session>, RpcError> {
+        if self.sessions.len() >= config.max_sessions && !self.evict() {
+            return Err(RpcError::internal("too many sessions"));
+        }
+        let id = Uuid::new_v4().to_string();
+        let outlet = Outlet::default();
+        let session = Arc::new(Session {
+            id: id.clone(),
+            processes: Processes::new(outlet.clone(), Arc::clone(&config.budget)),
+            outlet,
+            state: Mutex::new(State {
+                instance: 0,
+                detached_at: Some(Instant::now()),
+            }),
+        });
+        self.sessions.insert(id, Arc::clone(&session));
+        Ok(session)
+    }
+
+    /// Gives up the session that has been detached for longest among those in which nothing runs.
+    fn evict(&mut self) -> bool {
+        let oldest = self
+            .sessions
+            .values()
+            .filter(|session| session.processes.running() == 0)
+            .filter_map(|session| Some((session.detached_at()?, session.id.clone())))
+            .min();
+        oldest.is_some_and(|(_, id)| self.sessions.remove(&id).is_some())
+    }
+}
+
+/// A stream's hold on its session; dropped, it detaches the session and starts its last grace.
+#[derive(Debug)]
+pub(crate) struct Attachment {
+    sessions: Weak<Sessions>,
+    session: Arc<Session>,
+    instance: u64,
+}
+
+impl Attachment {
+    pub(crate) fn session(&self) -> &Session {
+        &self.session
+    }
+}
+
+impl Drop for Attachment {
+    fn drop(&mut self) {
+        let session = Arc::clone(&self.session);
+        let instance = self.instance;
+        {
+            let mut state = session.state();
+            if state.instance != instance {
+                return;
+            }
+            state.detached_at = Some(Instant::now());
+            session.outlet.detach();
+        }
+        let Some(sessions) = self.sessions.upgrade() else {
+            return;
+        };
+        let retention = sessions.config.session_retention;
+        match Handle::try_current() {
+            Ok(runtime) if !retention.is_zero() => {
+                runtime.spawn(async move {
+                    sleep(retention).await;
+                    sessions.expire(&session, instance);
+                });
+            }
+            _ => sessions.expire(&session, instance),
+        }
+    }
+}

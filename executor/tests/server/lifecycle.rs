@@ -1,0 +1,301 @@
+//! Envelope, `initialize`, sessions.
+
+use std::time::Duration;
+
+use rendezvous_executor::server::{Config, Server};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use crate::support::{Client, PATIENCE, server, start};
+
+#[tokio::test]
+async fn broken_messages_are_answered_and_the_stream_goes_on() {
+    let server = server();
+    let mut client = Client::raw(&server);
+    for broken in [
+        "{",
+        "[]",
+        "7",
+        r#"{"id":1.5,"method":"initialize"}"#,
+        r#"{"id":null,"method":"initialize"}"#,
+        r#"{"id":1,"method":"initialize","params":{"clientName":"a","clientName":"b"}}"#,
+    ] {
+        client.send(broken).await;
+        let (code, _) = client.reply((-1).into()).await.expect_err(broken);
+        assert_eq!(code, -32600, "{broken}");
+    }
+    let bomb = format!(r#"{{"id":1,"method":"m","params":[{}0]}}"#, "0,".repeat(262_140));
+    client.send(bomb).await;
+    let (_, text) = client.reply((-1).into()).await.expect_err("too many values");
+    assert!(text.contains("262144"), "{text}");
+    client
+        .send(r#"{"jsonrpc":"2.0","id":"text","method":"no/such","more":{}}"#)
+        .await;
+    let error = client.reply("text".into()).await.expect_err("unknown");
+    assert_eq!(
+        error,
+        (-32601, "exec-server stub does not implement `no/such` yet".into())
+    );
+    client.initialize(None).await.expect("still open");
+}
+
+#[tokio::test]
+async fn a_client_that_breaks_the_protocol_loses_its_stream() {
+    let server = server();
+    for (message, initialized) in [
+        (r#"{"method":"unknown"}"#, true),
+        (r#"{"method":"initialized"}"#, false),
+        (r#"{"id":1,"result":{}}"#, true),
+        (r#"{"id":1,"error":{"code":1,"message":""}}"#, true),
+    ] {
+        let mut client = if initialized {
+            Client::new(&server).await
+        } else {
+            Client::raw(&server)
+        };
+        client.send(message).await;
+        assert_eq!(client.message().await, None, "{message}");
+    }
+    let mut client = Client::new(&server).await;
+    client.notify("initialized", Value::Null).await;
+    client
+        .call("environment/status", Value::Null)
+        .await
+        .expect("repeating it is harmless");
+}
+
+#[tokio::test]
+async fn calls_wait_for_the_handshake() {
+    let server = server();
+    let mut client = Client::raw(&server);
+    let families = [
+        ("process/read", "exec"),
+        ("process/start", "exec"),
+        ("fs/readFile", "filesystem"),
+        ("fs/close", "filesystem"),
+        ("environment/info", "environment info"),
+        ("environment/status", "environment status"),
+    ];
+    for (method, family) in families {
+        let error = client.call(method, json!({})).await.expect_err(method);
+        let text = format!("client must call initialize before using {family} methods");
+        assert_eq!(error, (-32600, text));
+    }
+    let wrong = client.call("initialize", json!({})).await.expect_err("no name");
+    assert_eq!(wrong.0, -32602);
+    let result = client
+        .initialize(None)
+        .await
+        .expect("a failed initialize may be repeated");
+    let id = result["sessionId"].as_str().expect("session").to_owned();
+    assert_eq!(id.len(), 36);
+    for (method, family) in families {
+        let error = client.call(method, json!({})).await.expect_err(method);
+        let text = format!("client must send initialized before using {family} methods");
+        assert_eq!(error, (-32600, text));
+    }
+    let again = client.initialize(None).await.expect_err("twice");
+    assert_eq!(
+        again,
+        (-32600, "initialize may only be sent once per connection".into())
+    );
+    client.notify("initialized", json!({})).await;
+    for params in [Value::Null, json!({})] {
+        assert_eq!(
+            client.call("environment/status", params.clone()).await,
+            Ok(json!({"status": "ready"}))
+        );
+        assert_eq!(
+            client.call("environment/info", params).await,
+            Ok(result["environmentInfo"].clone())
+        );
+    }
+    let wrong = client
+        .call("environment/info", json!({"x": 1}))
+        .await
+        .expect_err("not null");
+    assert_eq!(wrong.0, -32602);
+    let info = &result["environmentInfo"];
+    assert_eq!(info["platformOs"], "linux");
+    assert!(info["cwd"].as_str().expect("cwd").starts_with("file:///"));
+    assert!(["bash", "zsh", "sh"].contains(&info["shell"]["name"].as_str().expect("shell")));
+    let capabilities = info["capabilities"].as_object().expect("capabilities");
+    assert!(capabilities.values().all(|value| value == &Value::Bool(false)));
+}
+
+#[tokio::test]
+async fn extensions_are_used_only_when_named() {
+    let server = server();
+    let mut client = Client::raw(&server);
+    let result = client.initialize(None).await.expect("initialize");
+    assert_eq!(result["extensions"], json!({"processControl": 1}));
+
+    let mut stock = Client::raw(&server);
+    let params = json!({"clientName": "stock", "resumeSessionId": null});
+    let result = stock.call("initialize", params).await.expect("initialize");
+    assert_eq!(result.get("extensions"), None);
+    stock.notify("initialized", json!({})).await;
+    let error = stock
+        .call("process/closeStdin", json!({"processId": "p"}))
+        .await
+        .expect_err("unknown");
+    assert_eq!(error.0, -32601);
+}
+
+#[tokio::test]
+async fn a_session_survives_its_stream_and_is_held_by_one() {
+    let server = server();
+    let mut first = Client::raw(&server);
+    let session = first.initialize(None).await.expect("initialize")["sessionId"]
+        .as_str()
+        .expect("id")
+        .to_owned();
+    first.notify("initialized", json!({})).await;
+    first
+        .call("process/start", start("p", "while read line; do echo $line; done"))
+        .await
+        .expect("start");
+    first
+        .call("fs/open", json!({"handleId": "h", "path": "file:///etc/hostname"}))
+        .await
+        .expect("open");
+
+    let mut second = Client::raw(&server);
+    let error = second.initialize(Some(&session)).await.expect_err("attached");
+    assert_eq!(
+        error,
+        (
+            -32010,
+            format!("session {session} is already attached to another connection")
+        )
+    );
+    let error = second.initialize(Some("nobody")).await.expect_err("unknown");
+    assert_eq!(error, (-32600, "unknown session id nobody".into()));
+
+    // A long poll is running when the stream is lost.
+    first
+        .begin("process/read", json!({"processId": "p", "waitMs": 600_000}))
+        .await;
+    drop(first);
+    let resumed = timeout(PATIENCE, async {
+        loop {
+            match second.initialize(Some(&session)).await {
+                Ok(result) => return result,
+                Err((code, _)) => assert_eq!(code, -32010),
+            }
+        }
+    })
+    .await
+    .expect("detached in time");
+    assert_eq!(resumed["sessionId"], session.as_str());
+    second.notify("initialized", json!({})).await;
+    let write = json!({"processId": "p", "chunk": "aGkK", "writeId": "1"});
+    assert_eq!(
+        second.call("process/write", write).await,
+        Ok(json!({"status": "accepted"}))
+    );
+    let (method, params) = second.news().await;
+    assert_eq!((method.as_str(), &params["chunk"]), ("process/output", &json!("aGkK")));
+    let error = second
+        .call("fs/readBlock", json!({"handleId": "h", "offset": 0, "len": 1}))
+        .await;
+    assert_eq!(error.expect_err("files belong to the stream").0, -32004);
+    assert_eq!(server.sessions(), 1);
+}
+
+#[tokio::test]
+async fn a_detached_session_ends_with_its_processes() {
+    let server = server();
+    let mut client = Client::raw(&server);
+    let session = client.initialize(None).await.expect("initialize")["sessionId"]
+        .as_str()
+        .expect("id")
+        .to_owned();
+    client.notify("initialized", json!({})).await;
+    client
+        .call("process/start", start("p", "echo $$; exec sleep 1000"))
+        .await
+        .expect("start");
+    let (_, output) = client.news().await;
+    let pid: i32 = {
+        use base64::Engine;
+        let text = base64::engine::general_purpose::STANDARD.decode(output["chunk"].as_str().expect("chunk"));
+        String::from_utf8(text.expect("base64"))
+            .expect("text")
+            .trim()
+            .parse()
+            .expect("pid")
+    };
+    let alive = || std::path::Path::new(&format!("/proc/{pid}")).exists();
+    drop(client);
+    tokio::time::pause();
+    tokio::time::sleep(Duration::from_secs(79)).await;
+    assert!(alive());
+    let mut late = Client::raw(&server);
+    late.initialize(Some(&session)).await.expect("still there");
+    drop(late);
+    tokio::time::sleep(Duration::from_secs(79)).await;
+    assert!(alive(), "an earlier grace does not end a later one");
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    tokio::time::resume();
+    timeout(PATIENCE, async {
+        while alive() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    })
+    .await
+    .expect("killed in time");
+    assert_eq!(server.sessions(), 0);
+    let error = Client::raw(&server).initialize(Some(&session)).await.expect_err("gone");
+    assert_eq!(error, (-32600, format!("unknown session id {session}")));
+}
+
+#[tokio::test]
+async fn sessions_are_bounded_and_idle_detached_ones_make_room() {
+    let server = Server::new(Config {
+        max_sessions: 2,
+        ..Config::default()
+    });
+    let mut busy = Client::new(&server).await;
+    busy.call("process/start", start("p", "sleep 1000"))
+        .await
+        .expect("start");
+    let idle = Client::new(&server).await;
+    let error = Client::raw(&server).initialize(None).await.expect_err("full");
+    assert_eq!(error.0, -32603);
+    drop(busy);
+    drop(idle);
+    let mut next = Client::raw(&server);
+    timeout(PATIENCE, async { while next.initialize(None).await.is_err() {} })
+        .await
+        .expect("room in time");
+    let error = Client::raw(&server)
+        .initialize(None)
+        .await
+        .expect_err("the busy one stays");
+    assert_eq!(error.0, -32603);
+    server.shut();
+    assert_eq!(server.sessions(), 0);
+}
+
+#[tokio::test]
+async fn calls_are_answered_in_order_one_at_a_time() {
+    let server = server();
+    let mut client = Client::new(&server).await;
+    client
+        .call("process/start", start("p", "read line; echo $line"))
+        .await
+        .expect("start");
+    let poll = client
+        .begin("process/read", json!({"processId": "p", "waitMs": 300}))
+        .await;
+    let mut behind = Vec::new();
+    for _ in 0..10 {
+        behind.push(client.begin("environment/status", Value::Null).await);
+    }
+    client.reply(poll.into()).await.expect("the poll first");
+    for id in behind {
+        client.reply(id.into()).await.expect("status");
+    }
+    client.assert_open();
+}

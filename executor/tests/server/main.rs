@@ -1,0 +1,6 @@
+//! The server over streams in memory, with real processes and files.
+
+mod files;
+mod lifecycle;
+mod process;
+mod support;

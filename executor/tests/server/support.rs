@@ -1,0 +1,153 @@
+//! A client that speaks over a stream in memory.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use rendezvous_executor::server::{Config, Server, Sink, Source};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+/// Longest wait for anything that must happen.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+struct Out(mpsc::Sender<Bytes>);
+
+impl Sink for Out {
+    async fn send(&self, message: Bytes) -> bool {
+        self.0.send(message).await.is_ok()
+    }
+}
+
+struct In(mpsc::Receiver<Bytes>);
+
+impl Source for In {
+    async fn recv(&mut self) -> Option<Bytes> {
+        self.0.recv().await
+    }
+}
+
+/// One stream. Dropping it is a lost connection.
+pub(crate) struct Client {
+    outgoing: mpsc::Sender<Bytes>,
+    pub(crate) incoming: mpsc::Receiver<Bytes>,
+    next_id: AtomicI64,
+    news: VecDeque<Value>,
+}
+
+pub(crate) fn server() -> Server {
+    Server::new(Config::default())
+}
+
+impl Client {
+    /// A stream without `initialize`.
+    pub(crate) fn raw(server: &Server) -> Self {
+        let (outgoing, source) = mpsc::channel(16);
+        let (sink, incoming) = mpsc::channel(4);
+        let server = server.clone();
+        tokio::spawn(async move { server.serve_stream(Out(sink), In(source)).await });
+        Self {
+            outgoing,
+            incoming,
+            next_id: AtomicI64::new(1),
+            news: VecDeque::new(),
+        }
+    }
+
+    /// A stream with a new session.
+    pub(crate) async fn new(server: &Server) -> Self {
+        let mut client = Self::raw(server);
+        client.initialize(None).await.expect("initialize");
+        client.notify("initialized", json!({})).await;
+        client
+    }
+
+    pub(crate) async fn initialize(&mut self, resume: Option<&str>) -> Result<Value, (i64, String)> {
+        let params = json!({"clientName": "test", "resumeSessionId": resume, "extensions": {"processControl": 1}});
+        self.call("initialize", params).await
+    }
+
+    pub(crate) async fn send(&self, text: impl Into<Bytes>) {
+        self.outgoing.send(text.into()).await.expect("the server reads");
+    }
+
+    pub(crate) async fn notify(&self, method: &str, params: Value) {
+        self.send(json!({"method": method, "params": params}).to_string()).await;
+    }
+
+    /// Sends a call without waiting for its reply.
+    pub(crate) async fn begin(&self, method: &str, params: Value) -> i64 {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        self.send(json!({"id": id, "method": method, "params": params}).to_string())
+            .await;
+        id
+    }
+
+    pub(crate) async fn call(&mut self, method: &str, params: Value) -> Result<Value, (i64, String)> {
+        let id = self.begin(method, params).await;
+        self.reply(id.into()).await
+    }
+
+    /// Waits for the next reply, which must have this id; keeps notifications.
+    pub(crate) async fn reply(&mut self, id: Value) -> Result<Value, (i64, String)> {
+        loop {
+            let message = self.message().await.expect("a reply");
+            if message.get("method").is_some() {
+                self.news.push_back(message);
+                continue;
+            }
+            assert_eq!(message["id"], id, "{message}");
+            return match message.get("error") {
+                Some(error) => Err((
+                    error["code"].as_i64().expect("code"),
+                    error["message"].as_str().expect("message").to_owned(),
+                )),
+                None => Ok(message["result"].clone()),
+            };
+        }
+    }
+
+    /// The next notification: its method and parameters.
+    pub(crate) async fn news(&mut self) -> (String, Value) {
+        let message = match self.news.pop_front() {
+            Some(message) => message,
+            None => self.message().await.expect("a notification"),
+        };
+        let method = message["method"]
+            .as_str()
+            .unwrap_or_else(|| panic!("{message} is no notification"));
+        (method.to_owned(), message["params"].clone())
+    }
+
+    /// The next message; nothing once the server ended the stream.
+    pub(crate) async fn message(&mut self) -> Option<Value> {
+        let message = timeout(PATIENCE, self.incoming.recv())
+            .await
+            .expect("a message in time")?;
+        Some(serde_json::from_slice(&message).expect("JSON"))
+    }
+
+    #[track_caller]
+    pub(crate) fn assert_open(&self) {
+        assert!(!self.outgoing.is_closed());
+    }
+}
+
+/// Parameters of `process/start`.
+pub(crate) fn start(id: &str, script: &str) -> Value {
+    json!({
+        "processId": id, "argv": ["/bin/sh", "-c", script], "cwd": "file:///", "env": {"PATH": "/usr/bin:/bin"},
+        "tty": false, "pipeStdin": true,
+    })
+}
+
+/// `value` with more members.
+pub(crate) fn with(mut value: Value, more: Value) -> Value {
+    let (Value::Object(into), Value::Object(from)) = (&mut value, more) else {
+        panic!("objects");
+    };
+    into.extend(from);
+    value
+}

@@ -1,0 +1,301 @@
+//! The executor's end of a relay connection: admits harnesses and hands each stream to the application.
+//!
+//! One task owns the link and the [`Acceptor`](rendezvous_channel::Acceptor); validations run beside it. Streams send one
+//! record each in turn, and everything ready is written with one flush. A stream whose application takes nothing holds up
+//! the reading of the link for [`MAX_PAUSE`] at most and is reset then.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use getrandom::SysRng;
+use rand_core::UnwrapErr;
+use rendezvous_channel::acceptor::{Ended, Event, StreamKey, ValidationId, Verdict};
+use rendezvous_channel::budget::Budget;
+use rendezvous_channel::{Acceptor, Identity};
+use rendezvous_wire::id::{EnvironmentId, RegistrationId, StreamId};
+use rendezvous_wire::key::PublicKey;
+use rendezvous_wire::limits::VALIDATION_TIMEOUT;
+use rendezvous_wire::reason;
+use rendezvous_wire::reason::close;
+use rendezvous_wire::secret::Secret;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::mpsc;
+use tokio::task::{self, JoinError, JoinSet};
+use tokio::time::timeout;
+
+use crate::link::{self, Link, LinkError};
+use crate::stream::inbound::{Outlet, Pressure};
+use crate::stream::{Command, Commands, MessageStream, StreamEnd, Tag, accept_message, at, next_unless, now, pair};
+
+/// Longest time that a link is not read because one of its applications takes nothing. The stream that holds up the
+/// others is reset then.
+pub const MAX_PAUSE: Duration = Duration::from_secs(5);
+
+/// Who we are on this connection.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Our key; the registration names its public half.
+    pub identity: Identity,
+    /// The environment that we serve.
+    pub environment: EnvironmentId,
+    /// Our registration.
+    pub registration: RegistrationId,
+    /// Bounds what unfinished messages and early records of all streams may occupy.
+    pub budget: Budget,
+}
+
+/// What a validation is about.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The stream that waits.
+    pub stream_id: StreamId,
+    /// The key that the harness holds.
+    pub harness_key: PublicKey,
+    /// What it presented.
+    pub authorization: Secret,
+}
+
+/// Says which harness may use this executor.
+pub trait Validator: Send + Sync + 'static {
+    /// Judges one harness. It is given up, and the harness rejected, after
+    /// [`VALIDATION_TIMEOUT`](rendezvous_wire::limits::VALIDATION_TIMEOUT).
+    fn validate(&self, request: Request) -> impl Future<Output = Verdict> + Send;
+}
+
+/// A stream whose harness was admitted.
+#[derive(Debug)]
+pub struct Accepted {
+    /// The stream. Dropping it resets it.
+    pub stream: MessageStream,
+    /// The key that the harness holds.
+    pub harness_key: PublicKey,
+}
+
+/// Serves one relay connection until it ends, or until `shutdown` is ready: then the link is closed, and the relay tells
+/// the harnesses. Every stream that is open by then learns it.
+///
+/// # Errors
+///
+/// Why the connection ended, unless it was `shutdown`.
+///
+/// # Panics
+///
+/// If the system gives no random numbers.
+pub async fn serve<S, V>(
+    link: Link<S>,
+    options: Options,
+    validator: Arc<V>,
+    mut on_stream: impl FnMut(Accepted),
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), Arc<LinkError>>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    V: Validator,
+{
+    let Options {
+        identity,
+        environment,
+        registration,
+        budget,
+    } = options;
+    let (commands, asked) = mpsc::unbounded_channel();
+    let mut driver = Driver {
+        link,
+        acceptor: Acceptor::new(identity, environment, registration, budget),
+        outlets: HashMap::new(),
+        pressure: Arc::default(),
+        commands,
+        asked,
+        validator,
+        validations: JoinSet::new(),
+        running: HashMap::new(),
+    };
+    let ended = tokio::select! {
+        error = driver.drive(&mut on_stream) => Some(Arc::new(error)),
+        () = shutdown => None,
+    };
+    tracing::debug!(counters = ?driver.acceptor.counters(), "relay connection ended");
+    let end = ended.clone().map_or(StreamEnd::Closed, StreamEnd::Disconnected);
+    for outlet in driver.outlets.into_values() {
+        outlet.end(end.clone());
+    }
+    match ended {
+        None => {
+            driver.link.close(close::GOING_AWAY, "executor is stopping").await;
+            Ok(())
+        }
+        Some(error) => {
+            driver.link.close(error.close_code(), "").await;
+            Err(error)
+        }
+    }
+}
+
+struct Driver<S, V> {
+    link: Link<S>,
+    acceptor: Acceptor,
+    outlets: HashMap<StreamKey, Outlet>,
+    pressure: Arc<Pressure>,
+    /// For the handles of new streams.
+    commands: Commands,
+    asked: mpsc::UnboundedReceiver<(Tag, Command)>,
+    validator: Arc<V>,
+    validations: JoinSet<Verdict>,
+    running: HashMap<task::Id, ValidationId>,
+}
+
+impl<S, V> Driver<S, V>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    V: Validator,
+{
+    async fn drive(&mut self, on_stream: &mut impl FnMut(Accepted)) -> LinkError {
+        let mut paused_since = None;
+        loop {
+            self.tell(on_stream);
+            if let Err(error) = self.send() {
+                return error;
+            }
+            // To send the last record of a stream ends it.
+            self.tell(on_stream);
+            let paused = self.is_held_up();
+            if !paused {
+                paused_since = None;
+            } else if paused_since.is_none() {
+                paused_since = Some(now());
+            }
+            tokio::select! {
+                event = next_unless(&mut self.link, paused) => match event {
+                    Ok(link::Event::Message(message)) => self.acceptor.handle_message(now(), message),
+                    Ok(link::Event::Writable) => {}
+                    Err(error) => return error,
+                },
+                Some((tag, command)) = self.asked.recv() => self.obey(tag, command),
+                Some(judged) = self.validations.join_next_with_id() => self.judge(judged),
+                () = at(self.acceptor.poll_timeout()) => self.acceptor.handle_timeout(now()),
+                () = self.pressure.relieved(), if paused => {}
+                () = at(paused_since.map(|since| since + MAX_PAUSE)) => {
+                    self.reset_fullest();
+                    paused_since = None;
+                }
+            }
+        }
+    }
+
+    /// Passes on what the acceptor has to tell.
+    fn tell(&mut self, on_stream: &mut impl FnMut(Accepted)) {
+        while let Some(event) = self.acceptor.poll_event() {
+            match event {
+                Event::ValidationRequested {
+                    id,
+                    stream_id,
+                    initiator_key,
+                    authorization,
+                } => self.validate(
+                    id,
+                    Request {
+                        stream_id,
+                        harness_key: initiator_key,
+                        authorization,
+                    },
+                ),
+                Event::StreamOpened {
+                    key,
+                    stream_id,
+                    initiator_key,
+                } => {
+                    let (stream, outlet) = pair(stream_id, Some(key), &self.commands, &self.pressure);
+                    self.outlets.insert(key, outlet);
+                    on_stream(Accepted {
+                        stream,
+                        harness_key: initiator_key,
+                    });
+                }
+                Event::Message { key, message } => {
+                    if let Some(outlet) = self.outlets.get(&key) {
+                        outlet.put(message);
+                    }
+                }
+                Event::StreamClosed { key, ended } => {
+                    if let Some(outlet) = self.outlets.remove(&key) {
+                        outlet.end(match ended {
+                            Ended::Here => StreamEnd::Closed,
+                            Ended::Reset(reason) => StreamEnd::Reset(reason),
+                            Ended::Failed(error) => {
+                                tracing::debug!(%error, "stream failed");
+                                error.into()
+                            }
+                        });
+                    }
+                }
+            }
+        }
+    }
+
+    fn validate(&mut self, id: ValidationId, request: Request) {
+        let validator = self.validator.clone();
+        let judgement = async move {
+            timeout(VALIDATION_TIMEOUT, validator.validate(request))
+                .await
+                .unwrap_or(Verdict::Reject)
+        };
+        let task = self.validations.spawn(judgement);
+        self.running.insert(task.id(), id);
+    }
+
+    fn judge(&mut self, judged: Result<(task::Id, Verdict), JoinError>) {
+        let (task, verdict) = judged.unwrap_or_else(|error| {
+            tracing::warn!(%error, "a validation crashed");
+            (error.id(), Verdict::Reject)
+        });
+        if let Some(id) = self.running.remove(&task) {
+            self.acceptor.handle_verdict(now(), id, verdict, &mut UnwrapErr(SysRng));
+        }
+    }
+
+    /// Takes every request that is there, so that one flush serves all of them.
+    fn obey(&mut self, tag: Tag, command: Command) {
+        let mut next = Some((tag, command));
+        while let Some((tag, command)) = next {
+            if let Some(key) = tag {
+                match command {
+                    Command::Send(message) => accept_message(self.acceptor.send(key, message)),
+                    Command::Initialized => self.acceptor.set_initialized(key),
+                    Command::Close => self.acceptor.close(key, reason::PROCESSOR_ENDED),
+                }
+            }
+            next = self.asked.try_recv().ok();
+        }
+    }
+
+    /// Gives the link as much as it takes.
+    fn send(&mut self) -> Result<(), LinkError> {
+        while self.link.has_room() {
+            match self.acceptor.poll_transmit() {
+                Some(frame) => self.link.feed(frame)?,
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    fn is_held_up(&self) -> bool {
+        self.pressure.is_full() || self.outlets.values().any(Outlet::is_full)
+    }
+
+    fn reset_fullest(&mut self) {
+        let fullest = self.outlets.iter().max_by_key(|(_, outlet)| outlet.waiting());
+        let Some(key) = fullest.map(|(key, _)| *key) else {
+            return;
+        };
+        if let Some(outlet) = self.outlets.remove(&key) {
+            outlet.end(StreamEnd::Backpressure);
+        }
+        self.acceptor.abort(key, reason::BACKPRESSURE);
+    }
+}

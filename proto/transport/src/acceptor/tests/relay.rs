@@ -1,0 +1,132 @@
+//! The least that a relay does: frames to the executor as they come, frames back by their stream id, and a reset for the
+//! executor when a harness goes.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use rendezvous_wire::frame::Frame;
+use rendezvous_wire::frame::peek::route;
+use rendezvous_wire::id::StreamId;
+use rendezvous_wire::reason;
+use tokio::io::{DuplexStream, duplex};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::protocol::Role;
+
+use crate::link::{self, Event, Link};
+use crate::stream::next_unless;
+
+/// Frames that wait for one harness, or for the executor.
+const QUEUE: usize = 4;
+
+/// The two ends of a connection: a client's and a server's.
+pub(super) async fn link_pair() -> (Link<DuplexStream>, Link<DuplexStream>) {
+    let (near, far) = duplex(256 * 1024);
+    let server = WebSocketStream::from_raw_socket(far, Role::Server, Some(link::config())).await;
+    (Link::client(near).await, Link::new(server))
+}
+
+pub(super) struct Relay {
+    harnesses: mpsc::UnboundedSender<Link<DuplexStream>>,
+    task: JoinHandle<()>,
+}
+
+impl Relay {
+    pub(super) fn start(executor: Link<DuplexStream>) -> Self {
+        let (harnesses, arriving) = mpsc::unbounded_channel();
+        Self {
+            harnesses,
+            task: tokio::spawn(run(executor, arriving)),
+        }
+    }
+
+    /// A new harness's end of a connection.
+    pub(super) async fn harness(&self) -> Link<DuplexStream> {
+        let (near, far) = link_pair().await;
+        self.harnesses.send(far).unwrap();
+        near
+    }
+
+    pub(super) fn stop(&self) {
+        self.task.abort();
+    }
+}
+
+enum Upwards {
+    Frame(Bytes, mpsc::Sender<Bytes>),
+    Gone(StreamId),
+}
+
+async fn run(mut executor: Link<DuplexStream>, mut arriving: mpsc::UnboundedReceiver<Link<DuplexStream>>) {
+    let (up, mut upwards) = mpsc::channel(QUEUE);
+    let mut routes: HashMap<String, mpsc::Sender<Bytes>> = HashMap::new();
+    loop {
+        let room = executor.has_room();
+        tokio::select! {
+            Some(link) = arriving.recv() => drop(tokio::spawn(harness(link, up.clone()))),
+            Some(message) = upwards.recv(), if room => {
+                let frame = match message {
+                    Upwards::Frame(frame, back) => {
+                        let id = route(&frame).unwrap().stream_id.to_owned();
+                        routes.entry(id).or_insert(back);
+                        frame
+                    }
+                    Upwards::Gone(id) => {
+                        routes.remove(id.as_str());
+                        Frame::reset(id, reason::HARNESS_GONE).to_bytes()
+                    }
+                };
+                if executor.feed(frame).is_err() {
+                    return;
+                }
+            }
+            event = executor.next() => match event {
+                Ok(Event::Message(frame)) => {
+                    if let Some(back) = routes.get(route(&frame).unwrap().stream_id) {
+                        // A harness that is gone takes no frame.
+                        let _ = back.send(frame).await;
+                    }
+                }
+                Ok(Event::Writable) => {}
+                Err(_) => return,
+            },
+        }
+    }
+}
+
+async fn harness(mut link: Link<DuplexStream>, up: mpsc::Sender<Upwards>) {
+    let (back, mut downwards) = mpsc::channel(QUEUE);
+    let mut id = None;
+    let mut pending = None;
+    loop {
+        let room = link.has_room();
+        tokio::select! {
+            frame = downwards.recv(), if room => {
+                let Some(frame) = frame else {
+                    return;
+                };
+                if link.feed(frame).is_err() {
+                    break;
+                }
+            }
+            permit = up.reserve(), if pending.is_some() => match (permit, pending.take()) {
+                (Ok(permit), Some(frame)) => permit.send(Upwards::Frame(frame, back.clone())),
+                _ => return,
+            },
+            event = next_unless(&mut link, pending.is_some()) => match event {
+                Ok(Event::Message(frame)) => {
+                    id.get_or_insert_with(|| StreamId::new(route(&frame).unwrap().stream_id).unwrap());
+                    pending = Some(frame);
+                }
+                Ok(Event::Writable) => {}
+                Err(_) => break,
+            },
+            () = up.closed() => return,
+        }
+    }
+    if let Some(id) = id {
+        // A relay that is gone tells nobody.
+        let _ = up.send(Upwards::Gone(id)).await;
+    }
+}

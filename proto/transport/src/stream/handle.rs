@@ -1,0 +1,201 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use rendezvous_channel::acceptor::StreamKey;
+use rendezvous_wire::id::StreamId;
+use rendezvous_wire::limits::MAX_MESSAGE;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::time::timeout;
+
+use super::inbound::{self, Intake, Item};
+use super::{SEND_BUFFER, StreamEnd};
+
+/// Longest time that [`MessageStream::close`] waits for the last messages to leave.
+pub const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What each message costs of [`SEND_BUFFER`] at least, so that the number of messages is bounded too.
+const LEAST_COST: usize = SEND_BUFFER / rendezvous_channel::stream::MAX_SEND_QUEUE_MESSAGES;
+
+/// Which stream of a link; none where a link has only one.
+pub(crate) type Tag = Option<StreamKey>;
+
+/// What handles ask of the task that owns the link. Unbounded, because what it carries is bounded by each stream's
+/// semaphore, and a stream asks for everything else once.
+pub(crate) type Commands = mpsc::UnboundedSender<(Tag, Command)>;
+
+pub(crate) enum Command {
+    /// The bytes carry their permit, and give it back when they are sent and dropped.
+    Send(Bytes),
+    Initialized,
+    Close,
+}
+
+/// One end-to-end stream of whole messages. Dropping it closes it.
+#[derive(Debug)]
+pub struct MessageStream {
+    sender: MessageSender,
+    receiver: MessageReceiver,
+}
+
+/// Sends on a stream. Clones send on the same one, and none of them keeps it open.
+#[derive(Clone, Debug)]
+pub struct MessageSender {
+    tag: Tag,
+    commands: Commands,
+    room: Arc<Semaphore>,
+}
+
+/// Receives from a stream. Dropping it closes the stream: what was sent before still leaves, and then the peer gets a
+/// reset.
+#[derive(Debug)]
+pub struct MessageReceiver {
+    id: StreamId,
+    tag: Tag,
+    commands: Commands,
+    intake: Intake,
+    is_over: bool,
+}
+
+/// A handle, and the driver's side of it: where messages go, and what stops its senders.
+pub(crate) fn pair(
+    id: StreamId,
+    tag: Tag,
+    commands: &Commands,
+    pressure: &Arc<inbound::Pressure>,
+) -> (MessageStream, inbound::Outlet) {
+    let room = Arc::new(Semaphore::new(SEND_BUFFER));
+    let (outlet, intake) = inbound::queue(pressure, room.clone());
+    let stream = MessageStream {
+        sender: MessageSender {
+            tag,
+            commands: commands.clone(),
+            room,
+        },
+        receiver: MessageReceiver {
+            id,
+            tag,
+            commands: commands.clone(),
+            intake,
+            is_over: false,
+        },
+    };
+    (stream, outlet)
+}
+
+impl MessageStream {
+    /// The stream's name on the wire.
+    pub fn id(&self) -> &StreamId {
+        &self.receiver.id
+    }
+
+    /// Sends one message; see [`MessageSender::send`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub async fn send(&self, message: Bytes) -> Result<(), StreamEnd> {
+        self.sender.send(message).await
+    }
+
+    /// The next message; see [`MessageReceiver::recv`].
+    pub async fn recv(&mut self) -> Option<Result<Bytes, StreamEnd>> {
+        self.receiver.recv().await
+    }
+
+    /// Lifts the limit on received messages to 64 MiB. An executor says so before it answers `initialize`.
+    pub fn set_initialized(&self) {
+        self.sender.set_initialized();
+    }
+
+    /// Two handles that can be used at the same time.
+    pub fn split(self) -> (MessageSender, MessageReceiver) {
+        (self.sender, self.receiver)
+    }
+
+    /// Closes the stream and waits, [`CLOSE_TIMEOUT`] at most, until everything that was sent is with the system.
+    pub async fn close(mut self) {
+        self.receiver.request_close();
+        let drained = async { while self.recv().await.is_some() {} };
+        // Whatever is not out by now is lost with the stream.
+        let _ = timeout(CLOSE_TIMEOUT, drained).await;
+    }
+}
+
+impl MessageSender {
+    /// Sends one message, 1 byte to 64 MiB. Waits while too much is on its way already; a message that was taken is sent
+    /// unless the stream ends.
+    ///
+    /// # Errors
+    ///
+    /// The stream is over (the receiver says why), or the message is empty or too long.
+    pub async fn send(&self, message: Bytes) -> Result<(), StreamEnd> {
+        if message.is_empty() || message.len() > MAX_MESSAGE {
+            return Err(StreamEnd::Unsendable(message.len()));
+        }
+        let cost = message.len().clamp(LEAST_COST, SEND_BUFFER);
+        let cost = u32::try_from(cost).unwrap_or(u32::MAX);
+        let permit = self.room.clone().acquire_many_owned(cost);
+        let permit = permit.await.map_err(|_| StreamEnd::Closed)?;
+        let message = Bytes::from_owner(Charged {
+            message,
+            _permit: permit,
+        });
+        self.commands
+            .send((self.tag, Command::Send(message)))
+            .map_err(|_| StreamEnd::Stopped)
+    }
+
+    /// See [`MessageStream::set_initialized`].
+    pub fn set_initialized(&self) {
+        // A driver that is gone needs no limit.
+        let _ = self.commands.send((self.tag, Command::Initialized));
+    }
+}
+
+/// A message on its way, and its share of the stream's buffer.
+struct Charged {
+    message: Bytes,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl AsRef<[u8]> for Charged {
+    fn as_ref(&self) -> &[u8] {
+        &self.message
+    }
+}
+
+impl MessageReceiver {
+    /// The stream's name on the wire.
+    pub fn id(&self) -> &StreamId {
+        &self.id
+    }
+
+    /// The next message; then, once, why the stream is over; then nothing. May be dropped without losing a message.
+    pub async fn recv(&mut self) -> Option<Result<Bytes, StreamEnd>> {
+        if self.is_over {
+            return None;
+        }
+        match self.intake.next().await {
+            Some(Item::Message(message)) => Some(Ok(message)),
+            Some(Item::End(end)) => self.end(end),
+            None => self.end(StreamEnd::Stopped),
+        }
+    }
+
+    fn end(&mut self, end: StreamEnd) -> Option<Result<Bytes, StreamEnd>> {
+        self.is_over = true;
+        Some(Err(end))
+    }
+
+    fn request_close(&self) {
+        // A driver that is gone has closed everything.
+        let _ = self.commands.send((self.tag, Command::Close));
+    }
+}
+
+impl Drop for MessageReceiver {
+    fn drop(&mut self) {
+        self.request_close();
+    }
+}

@@ -6,6 +6,7 @@
 mod connection;
 mod inbox;
 mod push;
+mod stream;
 
 use std::future::Future;
 use std::sync::Arc;

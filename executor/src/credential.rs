@@ -1,0 +1,134 @@
+//! The executor's own credential, and how it is kept from commands.
+//!
+//! Commands run as the executor's user. A secret in the executor's environment would reach them twice: they inherit the
+//! environment, and they can read `/proc/$PPID/environ`, which shows the environment that the process was *started* with,
+//! whatever it removes later. So a process that finds a secret there starts itself again without it, and gives the token to
+//! its successor over a pipe ([`leave_environment`]). And it is made non-dumpable ([`protect`]), so that its memory,
+//! environment and open files belong to root in `/proc`.
+//!
+//! A token *file* that the executor's user can read can be read by commands too; nothing here changes that.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::fd::{AsRawFd as _, RawFd};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::Command;
+
+use rendezvous_service::secret_file::{self, SecretError};
+use rendezvous_wire::secret::Secret;
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+
+/// Variables that the token is taken from; the first that is set counts.
+pub const TOKEN_VARIABLES: [&str; 2] = ["EXECUTOR_TOKEN", "CODEX_API_KEY"];
+/// Variables that are removed from the environment before anything else starts.
+pub const SECRET_VARIABLES: [&str; 3] = [
+    TOKEN_VARIABLES[0],
+    TOKEN_VARIABLES[1],
+    "CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN",
+];
+/// The flag, without value, that tells a successor where its token is. Not for users.
+pub const FD_FLAG: &str = "--credential-fd";
+
+/// Why there is no credential.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CredentialError {
+    /// Its source cannot be used.
+    #[error(transparent)]
+    Secret(#[from] SecretError),
+    /// The process could not be started again without its secrets.
+    #[error("cannot restart without the secrets in the environment")]
+    Restart(#[source] io::Error),
+    /// The inherited descriptor is not what a predecessor leaves.
+    #[error("{FD_FLAG} is set by the executor itself and must not be given")]
+    Descriptor(#[source] io::Error),
+}
+
+/// Gives the process's memory, environment and descriptors in `/proc` to root, forbids other processes of its user to trace
+/// it, and disables core dumps. Starting another program undoes it, for that program.
+///
+/// # Errors
+///
+/// When the system refuses.
+pub fn protect() -> io::Result<()> {
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    // After a restart the kernel calls the process "exe".
+    Ok(rustix::thread::set_name(c"executor")?)
+}
+
+/// Starts this program again without [`SECRET_VARIABLES`] if any of them is set. The successor has the same process id and
+/// arguments, and finds the token with [`inherited`] if `wanted`. Returns if there was nothing to remove.
+///
+/// Must be called before there is a second thread.
+///
+/// # Errors
+///
+/// When the token in the environment is unusable or the program cannot be started.
+pub fn leave_environment(wanted: bool) -> Result<(), CredentialError> {
+    if !SECRET_VARIABLES.iter().any(|variable| env::var_os(variable).is_some()) {
+        return Ok(());
+    }
+    let token = if wanted { from_environment()? } else { None };
+    let mut arguments = env::args_os();
+    let mut successor = Command::new("/proc/self/exe");
+    successor.arg0(arguments.next().unwrap_or_else(|| OsString::from("executor")));
+    for variable in SECRET_VARIABLES {
+        successor.env_remove(variable);
+    }
+    // Must stay open until the program is replaced.
+    let pipe = token.map(|token| fill_pipe(&token)).transpose();
+    let pipe = pipe.map_err(CredentialError::Restart)?;
+    if let Some(pipe) = &pipe {
+        successor.arg(format!("{FD_FLAG}={}", pipe.as_raw_fd()));
+    }
+    Err(CredentialError::Restart(successor.args(arguments).exec()))
+}
+
+fn from_environment() -> Result<Option<Secret>, SecretError> {
+    for variable in TOKEN_VARIABLES {
+        if let Some(token) = secret_file::from_env(variable)? {
+            return Ok(Some(token));
+        }
+    }
+    Ok(None)
+}
+
+/// A pipe with the token in it, and nobody left to write.
+fn fill_pipe(token: &Secret) -> io::Result<File> {
+    // Inheritable. Not blocking, because a pipe may be too small when the user has many: better an error than to hang.
+    let (reader, writer) = pipe_with(PipeFlags::NONBLOCK)?;
+    File::from(writer).write_all(token.expose().as_bytes())?;
+    Ok(File::from(reader))
+}
+
+/// Reads and closes the descriptor that a predecessor left.
+///
+/// # Errors
+///
+/// When there is no such descriptor, or no token in it.
+pub fn inherited(fd: RawFd) -> Result<Secret, CredentialError> {
+    if fd <= 2 {
+        return Err(CredentialError::Descriptor(io::ErrorKind::InvalidInput.into()));
+    }
+    // The number alone proves no ownership, so the descriptor is opened anew through /proc.
+    let pipe = File::open(format!("/proc/self/fd/{fd}")).map_err(CredentialError::Descriptor)?;
+    nix::unistd::close(fd).map_err(|error| CredentialError::Descriptor(error.into()))?;
+    Ok(secret_file::from_reader(pipe, "the inherited pipe")?)
+}
+
+/// The token: what a predecessor left, or the content of a file.
+///
+/// # Errors
+///
+/// When the source cannot be used.
+pub fn load(fd: Option<RawFd>, file: Option<&Path>) -> Result<Option<Secret>, CredentialError> {
+    match (file, fd) {
+        (Some(file), _) => Ok(Some(secret_file::read(file)?)),
+        (None, Some(fd)) => Ok(Some(inherited(fd)?)),
+        (None, None) => Ok(None),
+    }
+}

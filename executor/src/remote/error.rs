@@ -1,0 +1,50 @@
+use http::StatusCode;
+use rendezvous_service::exit::Exit;
+use rendezvous_transport::dial::DialError;
+use rendezvous_transport::registry::CallError;
+use rendezvous_wire::id::EnvironmentId;
+use rendezvous_wire::registry::code;
+
+/// Why the executor cannot serve, until a person changes something.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RemoteError {
+    /// The registry does not take the registration.
+    #[error("cannot register environment {environment}{}", hint(source))]
+    Register {
+        /// The environment.
+        environment: EnvironmentId,
+        /// What the registry answered.
+        source: CallError,
+    },
+    /// The relay URL from the registry must not be used.
+    #[error("cannot use the relay that the registry names")]
+    Relay(#[source] DialError),
+}
+
+impl RemoteError {
+    /// How the program ends: 77 for a refused credential, 64 for an unknown environment and other mistakes of the
+    /// configuration, 69 when the registry or the environment is not available.
+    pub fn exit(&self) -> Exit {
+        match self {
+            Self::Register { source, .. } if source.is_not_authorized() => Exit::NotAuthorized,
+            Self::Register { source, .. } => match source.status() {
+                Some(status) if status.is_client_error() && status != StatusCode::CONFLICT => Exit::Usage,
+                _ => Exit::Unavailable,
+            },
+            Self::Relay(_) => Exit::Usage,
+        }
+    }
+}
+
+fn hint(error: &CallError) -> &'static str {
+    if error.is_not_authorized() {
+        return ": its credential is unknown, expired, revoked, or not for this environment";
+    }
+    match (error.status(), error.code()) {
+        (Some(StatusCode::CONFLICT), Some(code::ENVIRONMENT_IN_USE)) => ": another executor serves it",
+        (Some(StatusCode::NOT_FOUND), _) => ": the registry does not know it",
+        _ if matches!(error, CallError::Tls(_)) => ": the registry's certificate is not trusted; use --ca-file",
+        _ => "",
+    }
+}

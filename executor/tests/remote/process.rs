@@ -1,0 +1,117 @@
+//! The executor as a child process.
+
+use std::process::Stdio;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+
+use crate::world::{ENVIRONMENT, World, within};
+
+/// Started as this user when the test runs as root, so that the protection is not root's.
+pub(crate) const NOBODY: u32 = 65534;
+
+/// Time between two looks at a condition that nothing tells of.
+pub(crate) const POLL: Duration = Duration::from_millis(5);
+
+pub(crate) struct Executor {
+    child: Child,
+    stdout: Lines<BufReader<ChildStdout>>,
+    stderr: Arc<Mutex<String>>,
+}
+
+/// A command line without arguments, with an environment of its own.
+pub(crate) fn bare() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_executor"));
+    command
+        .env_clear()
+        .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+        .env("HARMLESS", "harmless-value")
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    command
+}
+
+/// A command line for an executor that registers at `url`.
+pub(crate) fn command(url: &str) -> Command {
+    let mut command = bare();
+    command.args(["--remote", url, "--environment-id", ENVIRONMENT]);
+    command
+}
+
+pub(crate) fn with_token(world: &World) -> Command {
+    let mut command = command(&world.url());
+    command.env("EXECUTOR_TOKEN", "the-token");
+    command
+}
+
+impl Executor {
+    pub(crate) fn start(mut command: Command) -> Self {
+        if rustix::process::geteuid().is_root() {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        let mut child = command.spawn().expect("the binary, executable for everybody");
+        let stdout = BufReader::new(child.stdout.take().expect("stdout")).lines();
+        let mut lines = BufReader::new(child.stderr.take().expect("stderr")).lines();
+        let stderr = Arc::new(Mutex::new(String::new()));
+        let collected = stderr.clone();
+        tokio::spawn(async move {
+            while let Ok(Some(line)) = lines.next_line().await {
+                let mut text = collected.lock().expect("lock");
+                text.push_str(&line);
+                text.push('\n');
+            }
+        });
+        Self { child, stdout, stderr }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id().expect("running")
+    }
+
+    pub(crate) fn stdin(&mut self) -> ChildStdin {
+        self.child.stdin.take().expect("stdin")
+    }
+
+    /// The next line on stdout; nothing at the end.
+    pub(crate) async fn line(&mut self) -> Option<String> {
+        within(self.stdout.next_line()).await.expect("stdout")
+    }
+
+    pub(crate) fn stderr(&self) -> String {
+        self.stderr.lock().expect("lock").clone()
+    }
+
+    /// Waits until stderr holds `text`.
+    pub(crate) async fn says(&self, text: &str) {
+        within(async {
+            while !self.stderr().contains(text) {
+                tokio::time::sleep(POLL).await;
+            }
+        })
+        .await;
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.pid().try_into().expect("pid")).expect("pid");
+        kill_process(pid, signal).expect("signal");
+    }
+
+    /// Waits for the end; the exit code, and all of stderr.
+    pub(crate) async fn end(mut self) -> (Option<i32>, String) {
+        let status = within(self.child.wait()).await.expect("wait");
+        // The reader ends with the pipe, which may outlive the process for a moment.
+        within(async {
+            while Arc::strong_count(&self.stderr) > 1 {
+                tokio::time::sleep(POLL).await;
+            }
+        })
+        .await;
+        (status.code(), self.stderr())
+    }
+}

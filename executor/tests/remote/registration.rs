@@ -1,0 +1,187 @@
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::process::{Executor, bare, command, with_token};
+use crate::world::{ENVIRONMENT, Seen, World};
+
+fn registered(status: u16) -> Seen {
+    Seen::Register("Bearer the-token".to_owned(), status)
+}
+
+fn upgraded(registration: u32, status: u16) -> Seen {
+    Seen::Upgrade(format!("reg-{registration}"), status)
+}
+
+async fn expect(world: &mut World, expected: impl IntoIterator<Item = Seen>) {
+    for expected in expected {
+        assert_eq!(world.next().await, expected);
+    }
+}
+
+#[tokio::test]
+async fn registers_connects_and_leaves() {
+    let mut world = World::new();
+    for signal in [Signal::TERM, Signal::INT] {
+        let mut executor = Executor::start(with_token(&world));
+        let line = executor.line().await.expect("line");
+        assert!(
+            line.starts_with("executor registered environment=env-1 registration=reg-"),
+            "{line}"
+        );
+        assert!(matches!(world.next().await, Seen::Register(..)));
+        assert!(matches!(world.next().await, Seen::Upgrade(_, 101)));
+        executor.signal(signal);
+        assert_eq!(world.next().await, Seen::Gone(Some(1001)));
+        assert_eq!(executor.line().await, None, "nothing else is printed");
+        let (code, log) = executor.end().await;
+        assert_eq!(code, Some(0), "{log}");
+        assert!(!log.contains("the-token") && !log.contains("secret-ticket"), "{log}");
+        world = World::new();
+    }
+}
+
+#[tokio::test]
+async fn final_answers_end_it_with_a_code_and_a_reason() {
+    let in_use = r#"{"error":{"code":"environment_in_use","message":"held"}}"#;
+    for (status, body, code, reason) in [
+        (401, "", 77, "credential"),
+        (403, "", 77, "credential"),
+        (404, "", 64, "does not know"),
+        (400, "", 64, "400"),
+        (409, in_use, 69, "another executor"),
+        (302, "", 69, "302"),
+        (200, "{}", 69, "malformed"),
+    ] {
+        let world = World::new();
+        world.answer_registers([(status, "", body)]);
+        let (ended, log) = Executor::start(with_token(&world)).end().await;
+        assert_eq!(ended, Some(code), "{status}: {log}");
+        let last = log.lines().last().expect("a line");
+        assert!(
+            last.starts_with("executor: ") && last.contains(reason),
+            "{status}: {log}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn passing_failures_are_retried_and_told() {
+    let mut world = World::new();
+    world.answer_registers([(503, "", ""), (429, "2", ""), (500, "", "")]);
+    world.answer_upgrades([503]);
+    let start = Instant::now();
+    let mut executor = Executor::start(with_token(&world));
+    let expected = [503, 429, 500, 200].map(registered);
+    expect(&mut world, expected).await;
+    expect(&mut world, [upgraded(1, 503), upgraded(1, 101)]).await;
+    // 0.5 s at least, then two because the registry asked for them, then two of the third step.
+    assert!(start.elapsed() >= Duration::from_millis(4500), "{:?}", start.elapsed());
+    executor.line().await.expect("registered at last");
+    let log = executor.stderr();
+    assert_eq!(log.matches("cannot register, trying again").count(), 3, "{log}");
+    assert!(log.contains("cannot connect to the relay, trying again"), "{log}");
+}
+
+#[tokio::test]
+async fn an_unreachable_registry_is_retried() {
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").expect("bind");
+    let addr = closed.local_addr().expect("address");
+    drop(closed);
+    let mut command = command(&format!("http://{addr}"));
+    command.env("CODEX_API_KEY", "the-token");
+    let executor = Executor::start(command);
+    executor.says("cannot connect to the registry").await;
+    executor.signal(Signal::TERM);
+    assert_eq!(executor.end().await.0, Some(0));
+}
+
+#[tokio::test]
+async fn a_lost_connection_is_dialled_again_without_registering() {
+    let mut world = World::new();
+    let mut executor = Executor::start(with_token(&world));
+    executor.line().await.expect("line");
+    expect(&mut world, [registered(200), upgraded(1, 101)]).await;
+    world.answer_upgrades([503, 429]);
+    world.cut();
+    expect(
+        &mut world,
+        [Seen::Gone(None), upgraded(1, 503), upgraded(1, 429), upgraded(1, 101)],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_spoiled_ticket_leads_to_a_new_registration_at_once() {
+    for status in [401, 403, 404, 410] {
+        let mut world = World::new();
+        let mut executor = Executor::start(with_token(&world));
+        executor.line().await.expect("line");
+        expect(&mut world, [registered(200), upgraded(1, 101)]).await;
+        // A registration that answers nonsense now is the registry's fault, and waited out.
+        world.answer_registers([(302, "", "")]);
+        world.answer_upgrades([status]);
+        world.cut();
+        expect(
+            &mut world,
+            [
+                Seen::Gone(None),
+                upgraded(1, status),
+                registered(302),
+                registered(200),
+                upgraded(2, 101),
+            ],
+        )
+        .await;
+        let line = executor.line().await.expect("line");
+        assert!(line.ends_with("registration=reg-2"), "{line}");
+    }
+}
+
+#[tokio::test]
+async fn a_revoked_credential_ends_it_later_too() {
+    let mut world = World::new();
+    let mut executor = Executor::start(with_token(&world));
+    executor.line().await.expect("line");
+    expect(&mut world, [registered(200), upgraded(1, 101)]).await;
+    world.answer_registers([(401, "", "")]);
+    world.answer_upgrades([401]);
+    world.cut();
+    let (code, log) = executor.end().await;
+    assert_eq!(code, Some(77), "{log}");
+}
+
+#[tokio::test]
+async fn wrong_command_lines_end_with_64() {
+    let world = World::new();
+    for arguments in [
+        &["--nonsense"][..],
+        &["--remote", "ftp://x"],
+        &["--remote", "http://192.0.2.1"],
+        &["--remote", "https://user:hunter2@127.0.0.1"],
+        &["--environment-id", "a b"],
+        &["--ca-file", "/nonexistent"],
+        &["--token-file", "/nonexistent"],
+        &["--log-filter", "=="],
+        &["--credential-fd", "1"],
+        &["--credential-fd", "77"],
+    ] {
+        let overridden = arguments[0];
+        let mut command = bare();
+        for (flag, value) in [("--remote", world.url()), ("--environment-id", ENVIRONMENT.to_owned())] {
+            if flag != overridden {
+                command.args([flag, &value]);
+            }
+        }
+        command.args(arguments);
+        if overridden != "--token-file" && overridden != "--credential-fd" {
+            command.env("EXECUTOR_TOKEN", "the-token");
+        }
+        let (code, log) = Executor::start(command).end().await;
+        assert_eq!(code, Some(64), "{arguments:?}: {log}");
+        assert!(!log.contains("hunter2"), "{log}");
+    }
+    let (code, log) = Executor::start(command(&world.url())).end().await;
+    assert_eq!(code, Some(77), "{log}");
+    assert!(log.contains("EXECUTOR_TOKEN"), "{log}");
+}

@@ -1,0 +1,295 @@
+//! A registry and a relay in one listener, and a harness.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{SinkExt as _, StreamExt as _};
+use getrandom::SysRng;
+use http::{Request, Response, StatusCode, header};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use rand_core::UnwrapErr;
+use rendezvous_channel::Identity;
+use rendezvous_channel::budget::Budget;
+use rendezvous_channel::stream::Target;
+use rendezvous_service::listener::{Server, read_body};
+use rendezvous_service::net::{self, Stream};
+use rendezvous_transport::dial::Dialer;
+use rendezvous_transport::policy::ClearText;
+use rendezvous_transport::stream::{MessageStream, StreamEnd, connect};
+use rendezvous_transport::tls::Trust;
+use rendezvous_wire::id::{EnvironmentId, RegistrationId};
+use rendezvous_wire::key::PublicKey;
+use rendezvous_wire::secret::Secret;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_tungstenite::tungstenite::protocol::Role;
+use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+/// Longest time that any step of a test may take.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const ENVIRONMENT: &str = "env-1";
+
+/// What the world saw.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// A registration, with its bearer token, and what it was answered.
+    Register(String, u16),
+    /// A validation, with its stream id header.
+    Validate(String),
+    /// An executor's upgrade of this registration, and what it was answered.
+    Upgrade(String, u16),
+    /// The executor's connection ended, perhaps with a close code.
+    Gone(Option<u16>),
+}
+
+/// Answers to come; when there are none left, all goes well.
+#[derive(Default)]
+struct Script {
+    registers: VecDeque<(u16, &'static str, &'static str)>,
+    upgrades: VecDeque<u16>,
+    verdict: Option<(u16, &'static str)>,
+    registrations: u32,
+    executor_key: Option<Value>,
+    to_executor: Option<mpsc::UnboundedSender<Message>>,
+    to_harness: Option<mpsc::UnboundedSender<Message>>,
+    cut: CancellationToken,
+}
+
+struct State {
+    addr: SocketAddr,
+    script: Mutex<Script>,
+    seen: mpsc::UnboundedSender<Seen>,
+}
+
+pub(crate) struct World {
+    state: Arc<State>,
+    seen: mpsc::UnboundedReceiver<Seen>,
+    _stop: DropGuard,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let server = Server::bind(([127, 0, 0, 1], 0).into(), None).expect("bind");
+        let (sender, seen) = mpsc::unbounded_channel();
+        let state = Arc::new(State {
+            addr: server.local_addr(),
+            script: Mutex::default(),
+            seen: sender,
+        });
+        let stop = CancellationToken::new();
+        let handler = {
+            let state = state.clone();
+            move |request, _| answer(state.clone(), request)
+        };
+        tokio::spawn(server.serve(handler, stop.clone()));
+        Self {
+            state,
+            seen,
+            _stop: stop.drop_guard(),
+        }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.state.addr)
+    }
+
+    /// The next registrations are answered with these statuses, headers and bodies.
+    pub(crate) fn answer_registers(&self, answers: impl IntoIterator<Item = (u16, &'static str, &'static str)>) {
+        self.state.script().registers.extend(answers);
+    }
+
+    /// The next upgrades of an executor are answered with these statuses.
+    pub(crate) fn answer_upgrades(&self, statuses: impl IntoIterator<Item = u16>) {
+        self.state.script().upgrades.extend(statuses);
+    }
+
+    pub(crate) fn answer_validations(&self, status: u16, body: &'static str) {
+        self.state.script().verdict = Some((status, body));
+    }
+
+    /// Drops the executor's connection without a word.
+    pub(crate) fn cut(&self) {
+        let cut = std::mem::take(&mut self.state.script().cut);
+        cut.cancel();
+    }
+
+    pub(crate) async fn next(&mut self) -> Seen {
+        within(self.seen.recv()).await.expect("something seen")
+    }
+
+    /// Opens a stream as a harness does.
+    pub(crate) async fn harness(&self) -> Result<MessageStream, StreamEnd> {
+        let (key, registration) = {
+            let script = self.state.script();
+            let key = script.executor_key.clone().expect("an executor");
+            (key, format!("reg-{}", script.registrations))
+        };
+        let key: PublicKey = serde_json::from_value(key).expect("key");
+        let dialer = Dialer::new(Arc::new(Trust::new(None).expect("trust")), ClearText::Loopback);
+        let url = Secret::new(format!("ws://{}/relay/harness", self.state.addr));
+        let link = within(dialer.dial(&url)).await.expect("link");
+        let target = Target {
+            environment: &EnvironmentId::new(ENVIRONMENT).expect("id"),
+            registration: &RegistrationId::new(registration).expect("id"),
+            executor_key: &key,
+            authorization: &Secret::new("the-authorization"),
+        };
+        let identity = Identity::generate(&mut UnwrapErr(SysRng));
+        within(connect(link, &identity, &target, &Budget::new(1 << 20))).await
+    }
+}
+
+impl State {
+    fn script(&self) -> MutexGuard<'_, Script> {
+        self.script.lock().expect("lock")
+    }
+
+    fn see(&self, seen: Seen) {
+        let _ = self.seen.send(seen);
+    }
+}
+
+async fn answer(state: Arc<State>, mut request: Request<Incoming>) -> Response<Full<Bytes>> {
+    let path = request.uri().path().to_owned();
+    if let Some(registration) = path.strip_prefix("/relay/") {
+        return upgrade(&state, registration, &mut request);
+    }
+    let header = |name: &str| {
+        let value = request.headers().get(name);
+        value
+            .map(|value| value.to_str().expect("text").to_owned())
+            .unwrap_or_default()
+    };
+    let (bearer, stream) = (header("authorization"), header("x-codex-noise-stream-id"));
+    let body = read_body(request.into_body(), 16 * 1024, PATIENCE).await.expect("body");
+    let body: Value = serde_json::from_slice(&body).expect("json");
+    match path.strip_prefix("/cloud/environment/env-1/") {
+        Some("register") => register(&state, &bearer, &body),
+        Some("validate") => {
+            state.see(Seen::Validate(stream));
+            assert_eq!(body["harness_key_authorization"], "the-authorization");
+            let (status, body) = state.script().verdict.unwrap_or((200, r#"{"valid":true}"#));
+            respond(status, "", body.to_owned())
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn register(state: &State, bearer: &str, body: &Value) -> Response<Full<Bytes>> {
+    let mut script = state.script();
+    let scripted = script.registers.pop_front();
+    let status = scripted.map_or(200, |(status, ..)| status);
+    state.see(Seen::Register(bearer.to_owned(), status));
+    if let Some((status, retry_after, body)) = scripted {
+        return respond(status, retry_after, body.to_owned());
+    }
+    let key = body["executor_public_key"].clone();
+    if let Some(known) = script.executor_key.replace(key.clone()) {
+        assert_eq!(known, key, "one key for the life of the process");
+    }
+    script.registrations += 1;
+    let registration = format!("reg-{}", script.registrations);
+    let answer = json!({
+        "environment_id": ENVIRONMENT,
+        "url": format!("ws://{}/relay/{registration}?ticket=secret-ticket", state.addr),
+        "security_profile": "noise_hybrid_ik_v1",
+        "executor_registration_id": registration,
+    });
+    respond(200, "", answer.to_string())
+}
+
+fn respond(status: u16, retry_after: &str, body: String) -> Response<Full<Bytes>> {
+    let mut response = Response::builder().status(status);
+    if !retry_after.is_empty() {
+        response = response.header(header::RETRY_AFTER, retry_after);
+    }
+    response.body(Full::new(body.into())).expect("response")
+}
+
+fn upgrade(state: &Arc<State>, role: &str, request: &mut Request<Incoming>) -> Response<Full<Bytes>> {
+    let is_harness = role == "harness";
+    if !is_harness {
+        let status = state.script().upgrades.pop_front().unwrap_or(101);
+        state.see(Seen::Upgrade(role.to_owned(), status));
+        if status != 101 {
+            return respond(status, "", String::new());
+        }
+    }
+    let key = request.headers()["sec-websocket-key"].as_bytes().to_owned();
+    let upgrade = hyper::upgrade::on(request);
+    let relay = state.clone();
+    tokio::spawn(async move {
+        let (stream, _) = net::downcast(upgrade.await.expect("upgrade")).expect("ours");
+        let socket = WebSocketStream::from_raw_socket(stream, Role::Server, None).await;
+        if is_harness {
+            forward_harness(&relay, socket).await;
+        } else {
+            forward_executor(&relay, socket).await;
+        }
+    });
+    Response::builder()
+        .status(StatusCode::SWITCHING_PROTOCOLS)
+        .header(header::CONNECTION, "upgrade")
+        .header(header::UPGRADE, "websocket")
+        .header(header::SEC_WEBSOCKET_ACCEPT, derive_accept_key(&key))
+        .body(Full::new(Bytes::new()))
+        .expect("response")
+}
+
+async fn forward_executor(state: &State, mut socket: WebSocketStream<Stream>) {
+    let (sender, mut frames) = mpsc::unbounded_channel();
+    let cut = {
+        let mut script = state.script();
+        script.to_executor = Some(sender);
+        script.cut.clone()
+    };
+    let gone = loop {
+        tokio::select! {
+            () = cut.cancelled() => break None,
+            Some(frame) = frames.recv() => socket.send(frame).await.expect("send"),
+            message = socket.next() => match message {
+                Some(Ok(frame @ Message::Binary(_))) => {
+                    if let Some(harness) = &state.script().to_harness {
+                        let _ = harness.send(frame);
+                    }
+                }
+                Some(Ok(Message::Close(frame))) => break frame.map(|frame| u16::from(frame.code)),
+                Some(Ok(_)) => {}
+                Some(Err(_)) | None => break None,
+            },
+        }
+    };
+    drop(socket);
+    state.see(Seen::Gone(gone));
+}
+
+async fn forward_harness(state: &State, mut socket: WebSocketStream<Stream>) {
+    let (sender, mut frames) = mpsc::unbounded_channel();
+    state.script().to_harness = Some(sender);
+    loop {
+        tokio::select! {
+            Some(frame) = frames.recv() => if socket.send(frame).await.is_err() {
+                return;
+            },
+            message = socket.next() => match message {
+                Some(Ok(frame @ Message::Binary(_))) => {
+                    let _ = state.script().to_executor.as_ref().expect("an executor").send(frame);
+                }
+                Some(Ok(Message::Text(text))) => panic!("{}", Utf8Bytes::as_str(&text)),
+                Some(Ok(_)) => {}
+                Some(Err(_)) | None => return,
+            },
+        }
+    }
+}
+
+pub(crate) async fn within<F: Future>(future: F) -> F::Output {
+    tokio::time::timeout(PATIENCE, future).await.expect("in time")
+}

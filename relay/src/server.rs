@@ -15,6 +15,7 @@ use rendezvous_service::net::{self, Peer};
 use rendezvous_wire::id::{BootId, EnvironmentId};
 use rendezvous_wire::reason::{self, close};
 use rendezvous_wire::ticket::{Claims, PARAMETER, PATH, Role};
+use socket2::SockRef;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
@@ -35,6 +36,8 @@ use crate::websocket::{HandshakeError, accept_key, check};
 use answer::{Rejection, switching};
 use limiter::Limiter;
 
+/// What may wait in the kernel and not be on its way, in bytes; more stays in the relay, where streams take turns.
+const UNSENT: u32 = 256 * 1024;
 /// Longest time between our 101 and the socket being ours.
 const UPGRADE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest query of a relay URL.
@@ -237,6 +240,8 @@ impl Relay {
     fn start(&self, upgraded: Upgraded, claims: &Claims) -> Result<(), Upgraded> {
         let (stream, early) = net::downcast(upgraded)?;
         let hub = self.hub().clone();
+        // What the kernel holds can no longer be passed by another stream. Kernels that cannot do this forward all the same.
+        let _ = SockRef::from(stream.tcp()).set_tcp_notsent_lowat(UNSENT);
         let (read, write) = split(stream);
         let limits = &hub.config.limits;
         let bounds = Bounds {

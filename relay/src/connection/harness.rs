@@ -14,7 +14,7 @@ use super::outbox::Room;
 use super::task::{End, Side, control};
 use crate::hub::Hub;
 use crate::rendezvous::budget::Admission;
-use crate::rendezvous::gate::{Gate, Phase, Verdict};
+use crate::rendezvous::gate::{Gate, GateError, Phase, Verdict};
 use crate::websocket::{Control, Decision, Sink};
 
 /// Time between two questions whether a waiting handshake may go.
@@ -118,7 +118,7 @@ impl Sink for HarnessSide {
             Ok(route) => route,
             Err(error) => {
                 tracing::debug!(connection = self.link.id.0, %error, "frame without a route");
-                return self.stop(close::POLICY, "invalid frame");
+                return self.stop(close::PROTOCOL, "invalid frame");
             }
         };
         let phase = match &self.stream {
@@ -153,7 +153,11 @@ impl Sink for HarnessSide {
             }
             Err(error) => {
                 tracing::debug!(connection = self.link.id.0, %error, "frame refused");
-                return self.stop(close::POLICY, "frame refused");
+                let code = match error {
+                    GateError::Invalid(_) => close::PROTOCOL,
+                    _ => close::POLICY,
+                };
+                return self.stop(code, "frame refused");
             }
         }
         Decision::Forward(())

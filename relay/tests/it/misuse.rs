@@ -29,6 +29,12 @@ fn binary(frame: Bytes) -> Message {
     Message::Binary(frame)
 }
 
+/// A stream's beginning, and a frame with this body.
+fn opened_then(body: &[u8]) -> Vec<Message> {
+    let frame = [&[0x08, 1, 0x12, 1, b'y'][..], body].concat();
+    vec![binary(resume("y")), binary(frame.into())]
+}
+
 #[tokio::test]
 async fn harnesses_that_break_a_rule_are_closed_and_nobody_else_is() {
     let world = World::new().await;
@@ -36,27 +42,35 @@ async fn harnesses_that_break_a_rule_are_closed_and_nobody_else_is() {
     let mut good = world.open_stream(&mut executor, "good", "good").await;
     let cases: Vec<(u16, Vec<Message>)> = vec![
         (1003, vec![Message::text("{}")]),
-        (1008, vec![binary(Bytes::from_static(b"\xff\xff\xff"))]),
-        (1008, vec![binary(Bytes::new())]),
+        (1002, vec![binary(Bytes::from_static(b"\xff\xff\xff"))]),
+        (1002, vec![binary(Bytes::new())]),
         // Version 2; no version; no stream id; blank stream id; stream id of 129 bytes.
         (
-            1008,
+            1002,
             vec![binary(Bytes::from_static(&[0x08, 2, 0x12, 1, b'x', 0x3a, 0]))],
         ),
-        (1008, vec![binary(Bytes::from_static(&[0x12, 1, b'x', 0x3a, 0]))]),
-        (1008, vec![binary(Bytes::from_static(&[0x08, 1, 0x3a, 0]))]),
+        (1002, vec![binary(Bytes::from_static(&[0x12, 1, b'x', 0x3a, 0]))]),
+        (1002, vec![binary(Bytes::from_static(&[0x08, 1, 0x3a, 0]))]),
         (
-            1008,
+            1002,
             vec![binary(Bytes::from_static(&[0x08, 1, 0x12, 1, b' ', 0x3a, 0]))],
         ),
         (
-            1008,
+            1002,
             vec![binary(
                 [&[0x08, 1, 0x12, 0x81, 1][..], &[b'x'; 129], &[0x3a, 0]]
                     .concat()
                     .into(),
             )],
         ),
+        // An empty handshake; a blank reset; an empty record; a record in segments.
+        (
+            1002,
+            vec![binary(Bytes::from_static(&[0x08, 1, 0x12, 1, b'x', 0x52, 0]))],
+        ),
+        (1002, opened_then(&[0x42, 0])),
+        (1002, opened_then(&[0x2a, 2, 0x18, 1])),
+        (1002, opened_then(&[0x2a, 5, 0x18, 2, 0x22, 1, b'p'])),
         // Not the beginning of a stream.
         (1008, vec![binary(data("bad", 0, 10))]),
         (1008, vec![binary(reset("bad"))]),

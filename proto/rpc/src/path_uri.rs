@@ -86,6 +86,9 @@ impl PathUri {
         if url.fragment().is_some() {
             return Err(PathUriError::Fragment);
         }
+        // The parser drops a host before a drive letter only where no empty segment stands between: parsed again, so that
+        // the text means the same to whoever reads it next.
+        let url = if url.has_host() { Url::parse(url.as_str())? } else { url };
         let mut text = String::from(url);
         let path_at = "file://".len() + text["file://".len()..].find('/').unwrap_or(0);
         if let Some(letter) = drive(&text[path_at..]) {

@@ -20,6 +20,7 @@ fn normalises() {
         ("file://localhost/x", "file:///x"),
         ("file:///a b", "file:///a%20b"),
         ("file:///c:/x", "file:///C:/x"),
+        ("file://server///c:/x", "file:///C:/x"),
         ("file://Server/share/f", "file://server/share/f"),
         ("file:///caf\u{e9}", "file:///caf%C3%A9"),
     ] {

@@ -1,6 +1,6 @@
 //! When a connection is pinged, and when it is given up: a clockwork without a clock.
 //!
-//! The rules are those of the stock protocol (`proto/README.md`, "Relay connection"): a ping every 30 s, none while one is
+//! The rules are those of the stock protocol (`proto/README.md`, "Relay connections"): a ping every 30 s, none while one is
 //! unanswered; 60 s for the answer, counted from the moment the ping was written; other traffic is no sign of life; a write
 //! that blocks ends with the answer's deadline, or after 60 s when no ping is out.
 

@@ -211,7 +211,7 @@ pub async fn manage(cx: &Context, database: &str, arguments: &[&str]) -> Result<
 fn registry(cx: &Context, database: &str) -> Result<Command> {
     Ok(Command::new(binaries::ours("registry")?)
         .env("HOME", cx.folder())
-        .env("REGISTRY_DATABASE", database))
+        .env("DATABASE_URL", database))
 }
 
 /// The socket address inside a URL.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, HttpBody as _};
 use axum::http::StatusCode;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
@@ -30,6 +30,10 @@ pub(super) async fn read<T: DeserializeOwned>(body: Body) -> Result<T, ApiError>
 }
 
 async fn collect(body: Body) -> Result<Bytes, ApiError> {
+    // A body that says itself that it is too long is not waited for.
+    if body.size_hint().lower() > MAX_REGISTRY_REQUEST as u64 {
+        return Err(ApiError::too_large(MAX_REGISTRY_REQUEST));
+    }
     let body = Limited::new(body, MAX_REGISTRY_REQUEST);
     match tokio::time::timeout(BODY_TIMEOUT, body.collect()).await {
         Ok(Ok(collected)) => Ok(collected.to_bytes()),

@@ -6,105 +6,75 @@ use prost::Message as _;
 use rendezvous_integration_tests::Context;
 use rendezvous_integration_tests::peer::{self, End, Peer, made_up_key};
 use rendezvous_wire::frame::Body;
-use rendezvous_wire::frame::proto::{RelayData, RelayHandshake, RelayMessageFrame, RelayReset, relay_message_frame};
+use rendezvous_wire::frame::proto::relay_message_frame::Body as Member;
+use rendezvous_wire::frame::proto::{RelayData, RelayHandshake, RelayMessageFrame, RelayReset};
 use rendezvous_wire::id::StreamId;
 use rendezvous_wire::limits::MAX_WS_MESSAGE;
 use rendezvous_wire::reason::close;
 
 use super::yard::{PROMPT, Yard, expect, open_stream, stream_works};
 
-/// A message, and the close code that answers it.
-struct Bad {
-    what: &'static str,
-    bytes: Bytes,
-    code: u16,
-}
+/// A first message of a harness, and the close code that answers it.
+type Bad = (&'static str, Bytes, u16);
 
-/// What the relay itself must refuse: it reads version and stream id, and knows the beginning of a stream.
-fn unroutable(stream: &StreamId) -> Vec<Bad> {
-    let frame = |version, stream_id: &str, body| RelayMessageFrame {
-        version,
-        stream_id: stream_id.to_owned(),
-        ack: 0,
-        ack_bits: 0,
-        body,
-        traceparent: None,
-        tracestate: None,
+/// What the relay refuses: it reads version and stream id, and knows how a stream begins.
+fn bad_beginnings(stream: &StreamId) -> Vec<Bad> {
+    let frame = |version, stream_id: &str, body| {
+        let frame = RelayMessageFrame {
+            version,
+            stream_id: stream_id.to_owned(),
+            body,
+            ..RelayMessageFrame::default()
+        };
+        Bytes::from(frame.encode_to_vec())
     };
-    let handshake = || {
-        let payload = vec![1; 3604].into();
-        Some(relay_message_frame::Body::Handshake(RelayHandshake { payload }))
+    let with = |body| frame(1, stream.as_str(), Some(body));
+    let handshake = |payload: Vec<u8>| {
+        Member::Handshake(RelayHandshake {
+            payload: payload.into(),
+        })
     };
-    let bad = |what, frame: RelayMessageFrame| Bad {
-        what,
-        bytes: frame.encode_to_vec().into(),
-        code: close::POLICY,
-    };
+    let whole = || Some(handshake(vec![1; 3604]));
     let data = |segment_index, segment_count, payload: &[u8]| {
-        Some(relay_message_frame::Body::Data(RelayData {
+        Member::Data(RelayData {
             seq: 0,
             segment_index,
             segment_count,
             payload: payload.to_vec().into(),
-        }))
+        })
     };
     let blank = RelayReset { reason: " ".into() };
-    let long = "x".repeat(129);
     vec![
-        Bad {
-            what: "no protobuf",
-            bytes: vec![0xff; 64].into(),
-            code: close::POLICY,
-        },
-        Bad {
-            what: "an empty message",
-            bytes: Bytes::new(),
-            code: close::POLICY,
-        },
-        Bad {
-            what: "a truncated frame",
-            bytes: peer::resume(stream).to_bytes().slice(..20),
-            code: close::POLICY,
-        },
-        bad("version 0", frame(0, stream.as_str(), handshake())),
-        bad("version 2", frame(2, stream.as_str(), handshake())),
-        bad("no stream id", frame(1, "", handshake())),
-        bad("a blank stream id", frame(1, "   ", handshake())),
-        bad("an overlong stream id", frame(1, &long, handshake())),
-        bad("no body", frame(1, stream.as_str(), None)),
-        bad("data before the handshake", frame(1, stream.as_str(), data(0, 1, b"x"))),
-        bad("segment 1", frame(1, stream.as_str(), data(1, 1, b"x"))),
-        bad("two segments", frame(1, stream.as_str(), data(0, 2, b"x"))),
-        bad("empty data", frame(1, stream.as_str(), data(0, 1, b""))),
-        bad(
-            "an empty handshake",
-            frame(
-                1,
-                stream.as_str(),
-                Some(relay_message_frame::Body::Handshake(RelayHandshake {
-                    payload: Bytes::new(),
-                })),
-            ),
+        ("no protobuf", vec![0xff; 64].into(), close::PROTOCOL),
+        ("an empty message", Bytes::new(), close::PROTOCOL),
+        (
+            "a truncated frame",
+            peer::resume(stream).to_bytes().slice(..20),
+            close::PROTOCOL,
         ),
-        bad(
-            "a blank reset",
-            frame(1, stream.as_str(), Some(relay_message_frame::Body::Reset(blank))),
+        ("version 0", frame(0, stream.as_str(), whole()), close::PROTOCOL),
+        ("version 2", frame(2, stream.as_str(), whole()), close::PROTOCOL),
+        ("no stream id", frame(1, "", whole()), close::PROTOCOL),
+        ("a blank stream id", frame(1, "   ", whole()), close::PROTOCOL),
+        (
+            "an overlong stream id",
+            frame(1, &"x".repeat(129), whole()),
+            close::PROTOCOL,
         ),
-        bad(
-            "a handshake of 64 KiB",
-            frame(
-                1,
-                stream.as_str(),
-                Some(relay_message_frame::Body::Handshake(RelayHandshake {
-                    payload: vec![1; 65_536].into(),
-                })),
-            ),
+        ("an empty handshake", with(handshake(Vec::new())), close::PROTOCOL),
+        ("no body", frame(1, stream.as_str(), None), close::POLICY),
+        ("data before the handshake", with(data(0, 1, b"x")), close::POLICY),
+        ("segment 1", with(data(1, 1, b"x")), close::POLICY),
+        ("two segments", with(data(0, 2, b"x")), close::POLICY),
+        ("empty data", with(data(0, 1, b"")), close::POLICY),
+        ("a blank reset", with(Member::Reset(blank)), close::POLICY),
+        ("a handshake of 64 KiB", with(handshake(vec![1; 65_536])), close::POLICY),
+        ("a handshake of 100 bytes", with(handshake(vec![1; 100])), close::POLICY),
+        (
+            "a message above the limit",
+            vec![0; MAX_WS_MESSAGE + 1].into(),
+            close::TOO_BIG,
         ),
-        Bad {
-            what: "a message above the limit",
-            bytes: vec![0; MAX_WS_MESSAGE + 1].into(),
-            code: close::TOO_BIG,
-        },
     ]
 }
 
@@ -114,13 +84,13 @@ pub(crate) async fn of_a_harness(cx: Context) -> Result<()> {
     let mut honest = yard.harness().await?;
     let stream = open_stream(&mut executor, &mut honest).await?;
 
-    for (number, bad) in unroutable(&peer::stream_id()?).into_iter().enumerate() {
-        let mut harness = yard.harness().await.context(bad.what)?;
-        harness.send_bytes(bad.bytes).await.context(bad.what)?;
-        closed(&mut harness, bad.code).await.context(bad.what)?;
+    for (number, (what, bytes, code)) in bad_beginnings(&peer::stream_id()?).into_iter().enumerate() {
+        let mut harness = yard.harness().await.context(what)?;
+        harness.send_bytes(bytes).await.context(what)?;
+        closed(&mut harness, code).await.context(what)?;
         stream_works(&mut executor, &mut honest, &stream, u32::try_from(number)?)
             .await
-            .context(bad.what)?;
+            .context(what)?;
     }
 
     let mut texting = yard.harness().await?;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
-use rendezvous_integration_tests::Context;
 use rendezvous_integration_tests::peer::{self, Peer, made_up_key};
 use rendezvous_integration_tests::postgres::Postgres;
 use rendezvous_integration_tests::registry::{self, Registry, Role};
+use rendezvous_integration_tests::{Context, wait};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -65,9 +65,15 @@ async fn keeps_its_word(cx: &Context, database: Option<String>) -> Result<()> {
     };
     let registry = Registry::start(cx, again).await?;
     for (environment, response) in acknowledged {
-        let _executor = Peer::open(response.url.expose())
-            .await
-            .with_context(|| environment.clone())?;
+        // As an executor does: 503 means that the relay is not there yet, anything else is final.
+        let dialled = wait::until("the relay", wait::SOON, async || {
+            match Peer::dial(response.url.expose()).await {
+                Ok(Err(503)) => None,
+                other => Some(other),
+            }
+        });
+        let dialled = dialled.await?.with_context(|| environment.clone())?;
+        let _executor = dialled.map_err(|status| anyhow::anyhow!("{environment} is refused with {status}"))?;
         let bundle = peer::connect(registry.url(), &environment, &harness_token, &made_up_key(4)).await;
         let bundle = bundle.with_context(|| environment.clone())?;
         ensure!(

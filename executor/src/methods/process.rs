@@ -136,11 +136,10 @@ fn write_page(id: &RequestId, page: &Page) -> Result<Reply, RpcError> {
         .exit_code
         .map_or_else(|| "null".to_owned(), |code| code.to_string());
     let rest = format!(
-        r#"],"nextSeq":{},"exited":{},"exitCode":{exit_code},"closed":{},"failure":null,"sandboxDenied":{}}}}}"#,
+        r#"],"nextSeq":{},"exited":{},"exitCode":{exit_code},"closed":{},"failure":null,"sandboxDenied":false}}}}"#,
         page.next_seq,
         page.exit_code.is_some(),
         page.closed,
-        if page.exit_code.is_some() { "false" } else { "null" },
     );
     out.extend_from_slice(rest.as_bytes());
     Reply::checked(out)

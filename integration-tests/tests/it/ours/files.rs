@@ -16,7 +16,7 @@ pub(crate) async fn play(cx: Context, executor: End) -> Result<()> {
     let near = cx.folder().join("near file");
     std::fs::write(&near, &content)?;
     let near = near.to_string_lossy().into_owned();
-    let far = format!("remote:{}", site.workspace.join("far file").display());
+    let far = format!(":{}", site.workspace.join("far file").display());
 
     harness(&cx, &access, &["cp", &near, &far], b"").await?.success()?;
     ensure!(
@@ -30,7 +30,7 @@ pub(crate) async fn play(cx: Context, executor: End) -> Result<()> {
         .success()?;
     ensure!(std::fs::read(&back)? == content, "the file came back changed");
 
-    let missing = format!("remote:{}", site.workspace.join("missing").display());
+    let missing = format!(":{}", site.workspace.join("missing").display());
     let target = cx.folder().join("target");
     let refused = harness(&cx, &access, &["cp", &missing, &target.to_string_lossy()], b"").await?;
     ensure!(refused.code == 1, "exit code {}: {}", refused.code, refused.stderr);

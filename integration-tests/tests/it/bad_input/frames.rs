@@ -99,8 +99,8 @@ pub(crate) async fn of_a_harness(cx: Context) -> Result<()> {
         .await
         .context("a text message")?;
 
-    // Somebody else's stream.
-    let mut thief = yard.harness().await?;
+    // Somebody else's stream. Only the same key may take a stream up.
+    let mut thief = Peer::open(&yard.harness_url_for(&made_up_key(8)).await?).await?;
     thief.send(peer::resume(&stream)).await?;
     closed(&mut thief, close::POLICY)
         .await

@@ -46,7 +46,12 @@ impl Yard {
 
     /// The relay URL of a harness, with a fresh ticket.
     pub(super) async fn harness_url(&self) -> Result<String> {
-        let bundle = peer::connect(self.registry.url(), ENVIRONMENT, &self.harness_token, &made_up_key(9)).await?;
+        self.harness_url_for(&made_up_key(9)).await
+    }
+
+    /// The same for another key.
+    pub(super) async fn harness_url_for(&self, key: &PublicKey) -> Result<String> {
+        let bundle = peer::connect(self.registry.url(), ENVIRONMENT, &self.harness_token, key).await?;
         Ok(bundle.url.expose().to_owned())
     }
 

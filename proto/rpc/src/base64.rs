@@ -14,6 +14,11 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub struct Base64(pub Bytes);
 
 impl Base64 {
+    /// Decodes base64 text; none when it is anything else.
+    pub(crate) fn decode(text: &[u8]) -> Option<Self> {
+        STANDARD.decode(text).ok().map(Self::from)
+    }
+
     /// Appends the base64 text of `bytes` to `out`, without quotes.
     pub fn encode_into(bytes: &[u8], out: &mut Vec<u8>) {
         let start = out.len();

@@ -69,9 +69,9 @@ impl<C> CallTable<C> {
         }
     }
 
-    /// Takes out every call, for a connection that is gone. Later replies find none.
-    pub fn take_all(&mut self) -> impl Iterator<Item = C> {
-        std::mem::take(&mut self.waiting).into_values()
+    /// Takes out every call with its id, for a connection that is gone. Later replies find none.
+    pub fn take_all(&mut self) -> impl Iterator<Item = (i64, C)> {
+        std::mem::take(&mut self.waiting).into_iter()
     }
 
     /// Calls in flight.
@@ -123,9 +123,9 @@ mod tests {
         let mut table = CallTable::default();
         table.begin(Lane::Ordinary, 1).unwrap();
         table.begin(Lane::Ordinary, 2).unwrap();
-        let mut ended: Vec<i32> = table.take_all().collect();
+        let mut ended: Vec<(i64, i32)> = table.take_all().collect();
         ended.sort_unstable();
-        assert_eq!(ended, [1, 2]);
+        assert_eq!(ended, [(1, 1), (2, 2)]);
         assert!(table.is_empty());
         assert_eq!(table.finish(&1.into()), None);
     }

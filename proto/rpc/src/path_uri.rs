@@ -20,6 +20,17 @@ use encoding::{decode, encode_segment, has_encoded_nul};
 /// What the path of a URI begins with when the rest is a native path in base64 (URL alphabet, no padding).
 pub const OPAQUE_PREFIX: &str = "/%00/bad/path/";
 
+/// This system, as stock executors name it.
+const OS: &str = if cfg!(target_os = "linux") {
+    "linux"
+} else if cfg!(target_os = "macos") {
+    "macos"
+} else if cfg!(windows) {
+    "windows"
+} else {
+    "unix"
+};
+
 /// How a path is written natively.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Convention {
@@ -281,7 +292,7 @@ impl PathUri {
     fn foreign(&self) -> PathUriError {
         PathUriError::Foreign {
             uri: self.text.as_ref().to_owned(),
-            os: std::env::consts::OS,
+            os: OS,
         }
     }
 }

@@ -4,6 +4,10 @@ use super::*;
 use crate::base64::Base64;
 use crate::method::process::Chunk;
 
+fn low(seq: u64) -> u8 {
+    seq.to_le_bytes()[0]
+}
+
 fn output(byte: u8) -> ProcessEvent {
     ProcessEvent::Output {
         stream: OutputStream::Stdout,
@@ -23,7 +27,7 @@ fn page(seqs: &[u64], next_seq: u64, exited: bool, closed: bool) -> ReadResult {
             .map(|seq| Chunk {
                 seq: *seq,
                 stream: OutputStream::Stdout,
-                chunk: Base64::from(vec![(*seq % 256) as u8]),
+                chunk: Base64::from(vec![low(*seq)]),
             })
             .collect(),
         next_seq,
@@ -97,7 +101,7 @@ fn an_overflow_is_repaired_by_a_page() {
     let mut order = EventOrder::default();
     order.push(2, EXIT).unwrap();
     for seq in 3..2 + MAX_PENDING_EVENTS as u64 {
-        order.push(seq, output((seq % 256) as u8)).unwrap();
+        order.push(seq, output(low(seq))).unwrap();
     }
     assert_eq!(order.push(600, ProcessEvent::Closed), Ok(Pushed::Overflow));
     let seqs: Vec<u64> = (1..600).filter(|seq| *seq != 2).collect();
@@ -148,7 +152,7 @@ fn lost_output_is_an_error() {
 fn an_old_page_changes_nothing() {
     let mut order = EventOrder::default();
     for seq in 1..4 {
-        order.push(seq, output((seq % 256) as u8)).unwrap();
+        order.push(seq, output(low(seq))).unwrap();
     }
     drain(&mut order);
     order.catch_up(page(&[1, 2], 3, false, false)).unwrap();
@@ -166,7 +170,7 @@ proptest! {
     ) {
         let exit_at = len.saturating_sub(exit_back).max(1);
         let mut history: Vec<(u64, ProcessEvent)> = (1..=len)
-            .map(|seq| (seq, if seq == exit_at { EXIT } else { output((seq % 256) as u8) }))
+            .map(|seq| (seq, if seq == exit_at { EXIT } else { output(low(seq)) }))
             .collect();
         history.push((len + 1, ProcessEvent::Closed));
         let mut wire: Vec<(u8, u64, ProcessEvent)> = history

@@ -36,12 +36,12 @@ fn refuses_with_the_texts_of_the_contract() {
     assert_eq!(refused("file:///a#b"), "fragments are not allowed in path URIs");
     assert_eq!(
         refused("file:///a%00b"),
-        format!("'file:///a%00b' is invalid on '{}'", std::env::consts::OS)
+        format!("'file:///a%00b' is invalid on '{}'", OS)
     );
     let foreign = uri("file://server/share/f").to_posix().unwrap_err();
     assert_eq!(
         foreign.to_string(),
-        format!("'file://server/share/f' is invalid on '{}'", std::env::consts::OS)
+        format!("'file://server/share/f' is invalid on '{}'", OS)
     );
     assert!(uri("file:///C:/x").to_posix().is_err());
     assert!(uri("file:///x").to_windows().is_err());

@@ -114,11 +114,8 @@ impl MessageStream {
     }
 
     /// Closes the stream and waits, [`CLOSE_TIMEOUT`] at most, until everything that was sent is with the system.
-    pub async fn close(mut self) {
-        self.receiver.request_close();
-        let drained = async { while self.recv().await.is_some() {} };
-        // Whatever is not out by now is lost with the stream.
-        let _ = timeout(CLOSE_TIMEOUT, drained).await;
+    pub async fn close(self) {
+        self.receiver.close().await;
     }
 }
 
@@ -181,6 +178,14 @@ impl MessageReceiver {
             Some(Item::End(end)) => self.end(end),
             None => self.end(StreamEnd::Stopped),
         }
+    }
+
+    /// Closes the stream and waits, [`CLOSE_TIMEOUT`] at most, until everything that was sent is with the system.
+    pub async fn close(mut self) {
+        self.request_close();
+        let drained = async { while self.recv().await.is_some() {} };
+        // Whatever is not out by now is lost with the stream.
+        let _ = timeout(CLOSE_TIMEOUT, drained).await;
     }
 
     fn end(&mut self, end: StreamEnd) -> Option<Result<Bytes, StreamEnd>> {

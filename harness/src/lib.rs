@@ -1,1 +1,46 @@
-//! The harness: a client library and command line for remote executors.
+//! The harness: runs processes and reaches files on a remote executor, through a relay that cannot read along.
+//!
+//! ```no_run
+//! use rendezvous_harness::{Harness, Options, ProcessEvent, ProcessSpec};
+//!
+//! # async fn example() -> Result<(), rendezvous_harness::HarnessError> {
+//! // CODEX_EXEC_SERVER_NOISE_REGISTRY_URL, …_ENVIRONMENT_ID and …_AUTH_TOKEN say where to.
+//! let harness = Harness::connect(Options::from_env()?).await?;
+//! let mut process = harness.start(ProcessSpec::new(["uname", "-a"])).await?;
+//! while let Some(event) = process.next().await? {
+//!     match event {
+//!         ProcessEvent::Output { stream, bytes } => println!("{stream:?}: {bytes:?}"),
+//!         ProcessEvent::Exited { code, .. } => println!("exit code {code}"),
+//!         ProcessEvent::Closed => {}
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! * [`Harness`]: the session; typed calls. It survives lost connections: with a fresh way from the registry, the same key
+//!   and a new stream it takes the session up again, and reads what it missed.
+//! * [`process`]: processes and their ordered events. [`files`]: files. [`stdin`]: how input ends.
+//! * [`options`], [`recovery`]: where to connect, and how patiently. [`HarnessError`]: what can go wrong.
+
+mod client;
+mod connect;
+mod error;
+pub mod files;
+pub mod options;
+pub mod process;
+pub mod recovery;
+mod session;
+pub mod stdin;
+
+pub use client::Harness;
+pub use error::{AttemptError, HarnessError, exit};
+pub use options::{Options, OptionsError};
+pub use process::{Process, ProcessControl, ProcessSpec, Stdin};
+pub use rendezvous_rpc::PathUri;
+pub use rendezvous_rpc::event::ProcessEvent;
+pub use rendezvous_rpc::method::fs::WalkOptions;
+pub use rendezvous_rpc::method::process::OutputStream;
+pub use session::MAX_PROCESSES;
+pub use session::delivery::{MAX_EVENT_BYTES, MAX_EVENTS};
+pub use session::driver::LinkState;

@@ -1,3 +1,9 @@
 //! Command line of the harness.
 
-fn main() {}
+mod cli;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cli::main()
+}

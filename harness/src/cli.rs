@@ -1,0 +1,202 @@
+//! The command line: parses, connects, runs one command, says how it ended.
+
+mod args;
+mod copy;
+mod info;
+mod output;
+mod run;
+mod secret;
+mod signals;
+mod status;
+mod terminal;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser as _;
+use rendezvous_harness::{Harness, HarnessError, LinkState, Options, exit};
+use tokio_util::task::TaskTracker;
+
+use args::{Cli, Command, Connection};
+use status::Outcome;
+
+/// Longest time that the end of a session may take.
+const FAREWELL: Duration = Duration::from_millis(500);
+
+/// Runs the command line of this process.
+pub(crate) fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let code = if error.use_stderr() { exit::USAGE } else { 0 };
+            // A closed terminal is no reason for another message.
+            let _ = error.print();
+            return ExitCode::from(code);
+        }
+    };
+    start_logs(cli.connection.verbose);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            say(format_args!("cannot start: {error}"));
+            return ExitCode::from(exit::RUNTIME);
+        }
+    };
+    let status_file = match &cli.command {
+        Command::Run(args) => args.status_file.clone(),
+        _ => None,
+    };
+    let outcome = runtime.block_on(async {
+        let sessions = TaskTracker::new();
+        let result = dispatch(cli, &sessions).await;
+        sessions.close();
+        // What could not be said to the executor by now, it finds out.
+        let _ = tokio::time::timeout(FAREWELL, sessions.wait()).await;
+        result.unwrap_or_else(|failure| {
+            say(format_args!("{:#}", failure.error));
+            Outcome::ours(failure.code)
+        })
+    });
+    // Threads that read stdin cannot be stopped; the end of the process stops them.
+    runtime.shutdown_background();
+    if let Some(path) = status_file
+        && let Err(error) = outcome.write(&path)
+    {
+        say(format_args!("cannot write {}: {error}", path.display()));
+        return ExitCode::from(exit::RUNTIME);
+    }
+    ExitCode::from(outcome.code)
+}
+
+/// What ends the program without an outcome of its own.
+pub(crate) struct Failure {
+    error: anyhow::Error,
+    code: u8,
+}
+
+impl Failure {
+    fn usage(error: impl Into<anyhow::Error>) -> Self {
+        Self {
+            error: error.into(),
+            code: exit::USAGE,
+        }
+    }
+
+    fn runtime(error: impl Into<anyhow::Error>) -> Self {
+        Self {
+            error: error.into(),
+            code: exit::RUNTIME,
+        }
+    }
+}
+
+impl From<HarnessError> for Failure {
+    fn from(error: HarnessError) -> Self {
+        Self {
+            code: error.exit_code(),
+            error: error.into(),
+        }
+    }
+}
+
+async fn dispatch(cli: Cli, sessions: &TaskTracker) -> Result<Outcome, Failure> {
+    let to = &cli.connection;
+    match cli.command {
+        Command::Run(args) => run::run(connect(to, None, sessions).await?, args).await,
+        Command::Shell(args) => run::shell(connect(to, None, sessions).await?, args).await,
+        Command::Info(args) => info::info(connect(to, None, sessions).await?, &args).await,
+        Command::Cp(args) => copy::copy(to, &args, sessions).await,
+    }
+}
+
+/// Connects, and reports on stderr whenever the connection is lost and found again. `sessions` has a task until the session
+/// has ended.
+async fn connect(
+    connection: &Connection,
+    environment: Option<&str>,
+    sessions: &TaskTracker,
+) -> Result<Harness, Failure> {
+    let options = connection.options(environment)?;
+    let harness = tokio::select! {
+        harness = Harness::connect(options) => harness?,
+        signal = signals::ending() => {
+            return Err(Failure {
+                error: anyhow::anyhow!("interrupted while connecting"),
+                code: signal.exit_code(),
+            });
+        }
+    };
+    sessions.spawn(report(harness.link_state()));
+    Ok(harness)
+}
+
+async fn report(mut state: tokio::sync::watch::Receiver<LinkState>) {
+    let mut lost = None;
+    while state.changed().await.is_ok() {
+        let now = state.borrow_and_update().clone();
+        match now {
+            LinkState::Recovering { since } => {
+                if lost.is_none() {
+                    say("connection lost, reconnecting…");
+                }
+                lost.get_or_insert(since);
+            }
+            LinkState::Connected => {
+                if let Some(since) = lost.take() {
+                    say(format_args!("reconnected after {:.1} s", since.elapsed().as_secs_f64()));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// One line on stderr, whole also on a raw terminal.
+pub(crate) fn say(text: impl std::fmt::Display) {
+    let end = if terminal::is_raw() { "\r\n" } else { "\n" };
+    let line = format!("harness: {text}{end}");
+    // There is nowhere to report that stderr is gone.
+    let _ = std::io::stderr().write_all(line.as_bytes());
+}
+
+fn start_logs(verbose: u8) {
+    let level = match verbose {
+        0 => "off",
+        1 => "info",
+        2 => "debug",
+        _ => "trace",
+    };
+    let filter = tracing_subscriber::EnvFilter::try_from_env("HARNESS_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .init();
+}
+
+impl Connection {
+    /// What the flags and variables say, with another environment when one is given.
+    fn options(&self, environment: Option<&str>) -> Result<Options, Failure> {
+        let token = match (&self.token_file, std::env::var(rendezvous_harness::options::AUTH_TOKEN)) {
+            (Some(path), _) => Some(secret::read(path).map_err(Failure::usage)?),
+            (None, Ok(token)) => Some(rendezvous_wire::secret::Secret::new(token)),
+            (None, Err(_)) => None,
+        };
+        let clear_text = rendezvous_transport::policy::ClearText::allow_insecure(self.allow_insecure);
+        let environment = environment.or(self.environment.as_deref());
+        let mut options =
+            Options::new(self.registry_url.as_deref(), environment, token, clear_text).map_err(HarnessError::from)?;
+        options.set_account(std::env::var(rendezvous_harness::options::ACCOUNT_ID).ok().as_deref());
+        options.ca_file.clone_from(&self.ca_file);
+        if let Some(timeout) = self.connect_timeout {
+            options.set_connect_timeout(Duration::from_secs_f64(timeout));
+        }
+        Ok(options)
+    }
+}

@@ -1,0 +1,193 @@
+//! `harness run` and `harness shell`.
+
+use std::time::{Duration, Instant};
+
+use rendezvous_harness::{
+    Harness, HarnessError, LinkState, PathUri, Process, ProcessControl, ProcessEvent, ProcessSpec, Stdin,
+};
+
+use super::args::{Place, RunArgs, ShellArgs};
+use super::output::{self, Writer};
+use super::signals::{Signal, Signals};
+use super::status::Outcome;
+use super::terminal::RawMode;
+use super::{Failure, say};
+
+/// A second Ctrl-C within this time kills the command.
+const INSIST: Duration = Duration::from_secs(2);
+/// Longest time that a killed command may take to be gone.
+const KILL_PATIENCE: Duration = Duration::from_secs(3);
+/// SIGPIPE: whoever reads our output is gone.
+const BROKEN_PIPE: u8 = 13;
+
+pub(super) async fn run(harness: Harness, args: RunArgs) -> Result<Outcome, Failure> {
+    let mut spec = ProcessSpec::new(args.command);
+    spec.tty = args.tty;
+    place(&harness, &mut spec, args.place).await?;
+    execute(harness, spec).await
+}
+
+pub(super) async fn shell(harness: Harness, args: ShellArgs) -> Result<Outcome, Failure> {
+    let info = harness.info().await?;
+    let mut argv = vec![info.shell.path];
+    if matches!(info.shell.name.as_str(), "bash" | "zsh" | "sh") {
+        argv.push("-l".to_owned());
+    }
+    let mut spec = ProcessSpec::new(argv);
+    spec.tty = true;
+    place(&harness, &mut spec, args.place).await?;
+    execute(harness, spec).await
+}
+
+async fn place(harness: &Harness, spec: &mut ProcessSpec, place: Place) -> Result<(), HarnessError> {
+    if let Some(cwd) = place.cwd {
+        spec.cwd = Some(remote_path(harness, &cwd).await?);
+    }
+    if spec.tty
+        && let Ok(term) = std::env::var("TERM")
+    {
+        spec.env.insert("TERM".to_owned(), term);
+    }
+    spec.env.extend(place.variables);
+    Ok(())
+}
+
+/// A path on the executor, from its working directory when it is relative.
+pub(super) async fn remote_path(harness: &Harness, path: &str) -> Result<PathUri, HarnessError> {
+    let base = if path.starts_with('/') {
+        PathUri::parse("file:///")?
+    } else {
+        harness.working_directory().await?
+    };
+    Ok(base.join(path.as_bytes())?)
+}
+
+async fn execute(harness: Harness, mut spec: ProcessSpec) -> Result<Outcome, Failure> {
+    let has_input = !output::stdin_is_empty();
+    if has_input && !spec.tty {
+        spec.stdin = Stdin::Pipe;
+    }
+    let tty = spec.tty;
+    let mut signals = Signals::new().map_err(Failure::runtime)?;
+    let mut process = tokio::select! {
+        process = harness.start(spec) => process?,
+        signal = signals.next() => return Ok(Outcome::signalled(signal.number())),
+    };
+    let _raw = if tty {
+        RawMode::enter().map_err(Failure::runtime)?
+    } else {
+        None
+    };
+    let input = has_input.then(|| tokio::spawn(pump_input(process.control())));
+    let result = follow(&harness, &mut process, &mut signals).await;
+    if let Some(input) = input {
+        input.abort();
+    }
+    result
+}
+
+/// Passes output on until the command has ended.
+async fn follow(harness: &Harness, process: &mut Process, signals: &mut Signals) -> Result<Outcome, Failure> {
+    let writer = Writer::start().map_err(Failure::runtime)?;
+    let control = process.control();
+    let mut exit_code = None;
+    let mut interrupted: Option<Instant> = None;
+    let mut batch = Vec::new();
+    let mut closed = false;
+    while !closed || !batch.is_empty() {
+        tokio::select! {
+            permit = writer.room(), if !batch.is_empty() => match permit {
+                Some(permit) => permit.send(std::mem::take(&mut batch)),
+                None => break,
+            },
+            next = process.next_batch(&mut batch, output::BATCH), if !closed && batch.len() < output::BATCH => {
+                let known = batch.len();
+                let news = next?;
+                closed = news == 0;
+                for event in &batch[known - news..] {
+                    match event {
+                        ProcessEvent::Exited { code, .. } => exit_code = Some(*code),
+                        ProcessEvent::Closed => closed = true,
+                        ProcessEvent::Output { .. } => {}
+                    }
+                }
+            }
+            signal = signals.next() => {
+                let insists = interrupted.is_some_and(|at| at.elapsed() < INSIST);
+                let connected = matches!(*harness.link_state().borrow(), LinkState::Connected);
+                if signal != Signal::Interrupt {
+                    kill(process, &control).await;
+                    return Ok(Outcome::signalled(signal.number()));
+                }
+                if insists && !connected {
+                    say("not connected; the executor will kill the command when the session expires");
+                    return Ok(Outcome::signalled(signal.number()));
+                }
+                interrupted = Some(Instant::now());
+                let control = control.clone();
+                tokio::spawn(async move {
+                    if insists {
+                        control.terminate().await.map(drop)
+                    } else {
+                        control.interrupt().await
+                    }
+                });
+            }
+        }
+    }
+    match writer.finish().await {
+        Ok(()) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {
+            kill(process, &control).await;
+            return Ok(Outcome::signalled(BROKEN_PIPE));
+        }
+        Err(error) => {
+            kill(process, &control).await;
+            return Err(Failure::runtime(
+                anyhow::Error::new(error).context("cannot write output"),
+            ));
+        }
+    }
+    match exit_code {
+        Some(code) => Ok(Outcome::command(code)),
+        None => Err(Failure::runtime(anyhow::anyhow!(
+            "the executor did not tell how the command ended"
+        ))),
+    }
+}
+
+/// Kills the command, and waits a little until the executor says that it is gone.
+async fn kill(process: &mut Process, control: &ProcessControl) {
+    let killed = async {
+        if control.terminate().await.is_ok() {
+            while let Ok(Some(_)) = process.next().await {}
+        }
+    };
+    let _ = tokio::time::timeout(KILL_PATIENCE, killed).await;
+}
+
+/// Passes stdin on to its end.
+async fn pump_input(control: ProcessControl) {
+    let mut pieces = match output::read_stdin() {
+        Ok(pieces) => pieces,
+        Err(error) => return say(format_args!("cannot read stdin: {error}")),
+    };
+    while let Some(piece) = pieces.recv().await {
+        let piece = match piece {
+            Ok(piece) => piece,
+            Err(error) => {
+                say(format_args!("cannot read stdin: {error}"));
+                break;
+            }
+        };
+        match control.write(&piece).await {
+            Ok(()) => {}
+            Err(HarnessError::StdinClosed) => return,
+            // The events end with the same error, or the command has ended.
+            Err(error) => return tracing::debug!(%error, "input not taken"),
+        }
+    }
+    if let Err(error) = control.close_stdin().await {
+        tracing::debug!(%error, "input not ended");
+    }
+}

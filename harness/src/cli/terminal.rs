@@ -1,0 +1,43 @@
+//! The terminal that stdin may be.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcsetattr};
+
+/// Whether messages need a carriage return.
+static RAW: AtomicBool = AtomicBool::new(false);
+
+/// Whether the terminal is raw now.
+pub(crate) fn is_raw() -> bool {
+    RAW.load(Ordering::Relaxed)
+}
+
+/// Keeps stdin's terminal raw; its end restores what was before, also when a panic unwinds.
+#[derive(Debug)]
+pub(crate) struct RawMode {
+    before: Termios,
+}
+
+impl RawMode {
+    /// Makes stdin's terminal raw; none when stdin is no terminal.
+    pub(crate) fn enter() -> std::io::Result<Option<Self>> {
+        let stdin = rustix::stdio::stdin();
+        if !isatty(stdin) {
+            return Ok(None);
+        }
+        let before = tcgetattr(stdin)?;
+        let mut raw = before.clone();
+        raw.make_raw();
+        tcsetattr(stdin, OptionalActions::Drain, &raw)?;
+        RAW.store(true, Ordering::Relaxed);
+        Ok(Some(Self { before }))
+    }
+}
+
+impl Drop for RawMode {
+    fn drop(&mut self) {
+        // A terminal that is gone needs nothing.
+        let _ = tcsetattr(rustix::stdio::stdin(), OptionalActions::Now, &self.before);
+        RAW.store(false, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,180 @@
+//! The handle of a session: connects and makes typed calls.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use rendezvous_rpc::envelope;
+use rendezvous_rpc::method::environment::{self, EnvironmentInfo};
+use rendezvous_rpc::method::initialize::PROCESS_CONTROL;
+use rendezvous_rpc::{Method, PathUri};
+use serde_json::value::RawValue;
+use tokio::sync::{OnceCell, mpsc, oneshot, watch};
+
+use crate::connect::RelayConnector;
+use crate::error::HarnessError;
+use crate::options::Options;
+use crate::recovery::Policy;
+use crate::session::core::{Core, Peer};
+use crate::session::driver::{self, Connector, LinkState, Shared};
+use crate::session::{Call, Class, Command, MAX_HELD};
+
+/// What we call ourselves in `initialize`.
+const CLIENT_NAME: &str = concat!("rendezvous-harness/", env!("CARGO_PKG_VERSION"));
+
+/// A session with one executor. Clones share it; it ends when the last clone and the last process handle are gone, and the
+/// executor then kills what still runs.
+///
+/// A lost connection is made again behind the scenes. Calls that are made meanwhile wait. A call that was running fails
+/// with [`HarnessError::OutcomeUnknown`] when it must not be repeated. Replies and events arrive in one order: whoever makes calls
+/// must keep taking the events of its processes, or both stop (see [`crate::process::Process`]).
+#[derive(Clone, Debug)]
+pub struct Harness {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    commands: mpsc::Sender<Command>,
+    abandoned: mpsc::UnboundedSender<String>,
+    state: watch::Receiver<LinkState>,
+    peer: Peer,
+    /// Asked for when `initialize` did not tell it.
+    info: OnceCell<EnvironmentInfo>,
+    next: AtomicU64,
+}
+
+impl Harness {
+    /// Connects and opens a session. Must be called inside a Tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// When the options cannot be used, or the executor cannot be reached within the policy of the options.
+    pub async fn connect(options: Options) -> Result<Self, HarnessError> {
+        let (first, lost) = (options.first, options.lost);
+        let connector = RelayConnector::new(options)?;
+        Self::over(connector, first, lost).await
+    }
+
+    pub(crate) async fn over<C: Connector>(connector: C, first: Policy, lost: Policy) -> Result<Self, HarnessError> {
+        let (commands, commands_end) = mpsc::channel(MAX_HELD);
+        let (abandoned, abandoned_end) = mpsc::unbounded_channel();
+        let (state_end, state) = watch::channel(LinkState::Connecting);
+        let (connected_end, connected) = oneshot::channel();
+        let shared = Shared {
+            commands: commands_end,
+            abandoned: abandoned_end,
+            state: state_end,
+            connected: Some(connected_end),
+        };
+        let core = Core::new(CLIENT_NAME.to_owned());
+        tokio::spawn(driver::run(connector, core, shared, first, lost));
+        let peer = connected.await.map_err(|_| HarnessError::Shutdown)??;
+        Ok(Self {
+            inner: Arc::new(Inner {
+                commands,
+                abandoned,
+                state,
+                peer,
+                info: OnceCell::new(),
+                next: AtomicU64::new(1),
+            }),
+        })
+    }
+
+    /// How the connection is, now and whenever it changes.
+    pub fn link_state(&self) -> watch::Receiver<LinkState> {
+        self.inner.state.clone()
+    }
+
+    /// Describes the executor's machine.
+    ///
+    /// # Errors
+    ///
+    /// As any call.
+    pub async fn info(&self) -> Result<EnvironmentInfo, HarnessError> {
+        if let Some(info) = &self.inner.peer.environment {
+            return Ok(info.clone());
+        }
+        let asked = self.inner.info.get_or_try_init(|| self.call::<environment::Info>(&()));
+        asked.await.cloned()
+    }
+
+    /// Asks the executor whether it works: one round trip through the whole way.
+    ///
+    /// # Errors
+    ///
+    /// As any call.
+    pub async fn status(&self) -> Result<(), HarnessError> {
+        self.call::<environment::Status>(&()).await.map(drop)
+    }
+
+    /// Whether the executor can end a process's stdin by a call.
+    pub fn has_process_control(&self) -> bool {
+        self.inner.peer.extensions.has(PROCESS_CONTROL, 1)
+    }
+
+    /// The executor's working directory, or its root when it tells none.
+    ///
+    /// # Errors
+    ///
+    /// As any call.
+    pub async fn working_directory(&self) -> Result<PathUri, HarnessError> {
+        match self.info().await?.cwd {
+            Some(cwd) => Ok(cwd),
+            None => Ok(PathUri::parse("file:///")?),
+        }
+    }
+
+    pub(crate) async fn call<M: Method>(&self, params: &M::Params) -> Result<M::Result, HarnessError> {
+        self.call_as::<M>(params, Class::Once).await
+    }
+
+    pub(crate) async fn call_as<M: Method>(&self, params: &M::Params, class: Class) -> Result<M::Result, HarnessError> {
+        let params = serde_json::to_vec(params).map_err(|error| HarnessError::Answer {
+            method: M::NAME,
+            reason: error.to_string(),
+        })?;
+        let result = self.call_raw(M::NAME, params.into(), class).await?;
+        envelope::decode_result(&result).map_err(|error| HarnessError::Answer {
+            method: M::NAME,
+            reason: error.to_string(),
+        })
+    }
+
+    pub(crate) async fn call_raw(
+        &self,
+        method: &'static str,
+        params: Bytes,
+        class: Class,
+    ) -> Result<Box<RawValue>, HarnessError> {
+        let (reply, result) = oneshot::channel();
+        let call = Call {
+            method,
+            params,
+            class,
+            reply,
+        };
+        self.command(Command::Call(call)).await?;
+        result.await.map_err(|_| HarnessError::Shutdown)?
+    }
+
+    pub(crate) async fn command(&self, command: Command) -> Result<(), HarnessError> {
+        self.inner
+            .commands
+            .send(command)
+            .await
+            .map_err(|_| HarnessError::Shutdown)
+    }
+
+    /// Tells the driver that nobody holds a process any more.
+    pub(crate) fn abandon(&self, process: &str) {
+        // The driver is gone only when everything has ended.
+        let _ = self.inner.abandoned.send(process.to_owned());
+    }
+
+    /// A number that this session has not used yet.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.inner.next.fetch_add(1, Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,123 @@
+//! One attempt: a fresh way from the registry, a WebSocket to the relay, an end-to-end channel to the executor.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use getrandom::SysRng;
+use rand_core::UnwrapErr;
+use rendezvous_channel::Identity;
+use rendezvous_channel::budget::Budget;
+use rendezvous_channel::stream::Target;
+use rendezvous_transport::dial::Dialer;
+use rendezvous_transport::registry;
+use rendezvous_transport::stream::{self, MessageReceiver, MessageSender, StreamEnd};
+use rendezvous_transport::tls::Trust;
+use rendezvous_wire::id::EnvironmentId;
+use rendezvous_wire::limits::{MAX_MESSAGE, REORDER_BYTES};
+
+use crate::error::{AttemptError, HarnessError};
+use crate::options::Options;
+use crate::session::driver::{Connector, Link};
+
+/// Memory for one unfinished message and what arrives too early.
+const BUDGET: usize = MAX_MESSAGE + REORDER_BYTES;
+
+/// Connects through registry and relay. Its key lives as long as the session.
+pub(crate) struct RelayConnector {
+    registry: registry::Client,
+    dialer: Dialer,
+    identity: Identity,
+    environment: EnvironmentId,
+    budget: Budget,
+}
+
+impl RelayConnector {
+    pub(crate) fn new(options: Options) -> Result<Self, HarnessError> {
+        let trust = Arc::new(Trust::new(options.ca_file.as_deref())?);
+        let dialer = Dialer::new(Arc::clone(&trust), options.clear_text);
+        let registry = registry::Client::new(&registry::Options {
+            url: options.registry,
+            credential: options.token,
+            account: options.account,
+            trust,
+        })?;
+        Ok(Self {
+            registry,
+            dialer,
+            identity: Identity::generate(&mut UnwrapErr(SysRng)),
+            environment: options.environment,
+            budget: Budget::new(BUDGET),
+        })
+    }
+}
+
+impl Connector for RelayConnector {
+    type Link = StreamLink;
+
+    async fn connect(&mut self) -> Result<StreamLink, AttemptError> {
+        let bundle = self.registry.connect(&self.environment, self.identity.public()).await?;
+        let link = self.dialer.dial(&bundle.url).await?;
+        let target = Target {
+            environment: &self.environment,
+            registration: &bundle.registration,
+            executor_key: &bundle.executor_key,
+            authorization: &bundle.authorization,
+        };
+        let stream = stream::connect(link, &self.identity, &target, &self.budget).await?;
+        let (sender, receiver) = stream.split();
+        Ok(StreamLink { sender, receiver })
+    }
+}
+
+/// An open stream to the executor.
+pub(crate) struct StreamLink {
+    sender: MessageSender,
+    receiver: MessageReceiver,
+}
+
+impl StreamLink {
+    async fn send_all(&self, outbox: &mut VecDeque<Bytes>) -> Result<(), StreamEnd> {
+        while let Some(message) = outbox.front() {
+            self.sender.send(message.clone()).await?;
+            outbox.pop_front();
+        }
+        Ok(())
+    }
+}
+
+impl Link for StreamLink {
+    async fn exchange(&mut self, outbox: &mut VecDeque<Bytes>, take: bool) -> Result<Bytes, AttemptError> {
+        let Self { sender, receiver } = self;
+        let sending = async {
+            while let Some(message) = outbox.front() {
+                sender.send(message.clone()).await?;
+                outbox.pop_front();
+            }
+            std::future::pending::<Result<Bytes, StreamEnd>>().await
+        };
+        let receiving = async {
+            if take {
+                receiver.recv().await
+            } else {
+                std::future::pending().await
+            }
+        };
+        let result = tokio::select! {
+            biased;
+            failed = sending => match failed {
+                // The receiver knows why.
+                Err(StreamEnd::Closed | StreamEnd::Stopped) => receiver.recv().await.unwrap_or(Err(StreamEnd::Stopped)),
+                result => result,
+            },
+            received = receiving => received.unwrap_or(Err(StreamEnd::Stopped)),
+        };
+        Ok(result?)
+    }
+
+    async fn close(self, mut outbox: VecDeque<Bytes>) {
+        if self.send_all(&mut outbox).await.is_ok() {
+            self.receiver.close().await;
+        }
+    }
+}

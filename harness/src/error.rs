@@ -1,0 +1,198 @@
+//! What can go wrong, sorted by whose fault it is.
+
+use std::sync::Arc;
+
+use rendezvous_rpc::RpcError;
+use rendezvous_rpc::call_table::TooManyCalls;
+use rendezvous_rpc::event::OrderError;
+use rendezvous_rpc::path_uri::PathUriError;
+use rendezvous_transport::dial::DialError;
+use rendezvous_transport::registry::{CallError, SetupError};
+use rendezvous_transport::stream::StreamEnd;
+use rendezvous_transport::tls::TrustError;
+
+use crate::options::OptionsError;
+use crate::recovery::Verdict;
+
+/// Exit codes of the command line.
+pub mod exit {
+    /// Something failed at run time.
+    pub const RUNTIME: u8 = 1;
+    /// The command line or configuration is wrong.
+    pub const USAGE: u8 = 64;
+    /// The executor cannot be reached, or not any more.
+    pub const UNAVAILABLE: u8 = 69;
+    /// The credential does not reach so far.
+    pub const NOT_AUTHORIZED: u8 = 77;
+}
+
+/// Why something failed. Cheap to clone: one lost connection fails many calls.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HarnessError {
+    /// The options cannot be used.
+    #[error(transparent)]
+    Options(Arc<OptionsError>),
+    /// The client cannot be set up.
+    #[error("{}", chain(.0.as_ref()))]
+    Setup(Arc<SetupError>),
+    /// The executor could not be reached.
+    #[error("cannot reach the executor: {}", chain(.0.as_ref()))]
+    Unreachable(Arc<AttemptError>),
+    /// The connection was lost and could not be made again.
+    #[error("connection lost, and recovery failed: {}", chain(.0.as_ref()))]
+    Lost(Arc<AttemptError>),
+    /// The executor refused the call.
+    #[error("{0}")]
+    Refused(RpcError),
+    /// The connection was lost while the call ran, so that nobody knows whether it took effect.
+    #[error("connection lost while `{0}` was running; it may or may not have taken effect")]
+    OutcomeUnknown(&'static str),
+    /// The executor dropped events of the process before they could be read again, or numbered them wrongly.
+    #[error("output of the process is lost: {0}")]
+    Events(#[from] OrderError),
+    /// The executor does not know the process any more.
+    #[error("the executor has lost the process: {0}")]
+    ProcessLost(RpcError),
+    /// The executor's answer does not fit the call.
+    #[error("the executor's answer to `{method}` cannot be read: {reason}")]
+    Answer {
+        /// The call.
+        method: &'static str,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Too many calls at once.
+    #[error(transparent)]
+    TooManyCalls(#[from] TooManyCalls),
+    /// Too many processes at once.
+    #[error("more than {0} processes at once")]
+    TooManyProcesses(usize),
+    /// The process has no stdin, or no more.
+    #[error("the process takes no input any more")]
+    StdinClosed,
+    /// A path that cannot be sent, or that this system cannot name.
+    #[error(transparent)]
+    Path(#[from] PathUriError),
+    /// The harness was shut down.
+    #[error("the harness was shut down")]
+    Shutdown,
+}
+
+impl HarnessError {
+    /// Whether the same call may succeed later with nothing changed.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Unreachable(error) | Self::Lost(error) => !matches!(error.verdict(), Verdict::Final),
+            Self::Refused(error) => error.is_retryable(),
+            Self::TooManyCalls(_) | Self::TooManyProcesses(_) => true,
+            _ => false,
+        }
+    }
+
+    /// What the command line exits with.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Options(_) | Self::Setup(_) | Self::Path(_) => exit::USAGE,
+            Self::Unreachable(error) | Self::Lost(error) => error.exit_code(),
+            Self::OutcomeUnknown(_) | Self::Events(_) | Self::ProcessLost(_) => exit::UNAVAILABLE,
+            _ => exit::RUNTIME,
+        }
+    }
+
+    /// Whether the executor says that the named thing does not exist.
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::Refused(error) if error.code == rendezvous_rpc::code::NOT_FOUND)
+    }
+
+    /// Whether the executor does not know the method.
+    pub fn is_unsupported(&self) -> bool {
+        matches!(self, Self::Refused(error) if error.code == rendezvous_rpc::code::METHOD_NOT_FOUND)
+    }
+}
+
+impl From<OptionsError> for HarnessError {
+    fn from(error: OptionsError) -> Self {
+        Self::Options(Arc::new(error))
+    }
+}
+
+impl From<SetupError> for HarnessError {
+    fn from(error: SetupError) -> Self {
+        Self::Setup(Arc::new(error))
+    }
+}
+
+impl From<TrustError> for HarnessError {
+    fn from(error: TrustError) -> Self {
+        Self::Setup(Arc::new(error.into()))
+    }
+}
+
+/// Why one attempt to connect failed, or a connection ended.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AttemptError {
+    /// The registry.
+    #[error("registry")]
+    Registry(#[from] CallError),
+    /// The relay.
+    #[error("relay")]
+    Dial(#[from] DialError),
+    /// The end-to-end channel to the executor.
+    #[error("end-to-end channel")]
+    Stream(#[from] StreamEnd),
+    /// The executor refused `initialize`.
+    #[error("the executor refused the session: {0}")]
+    Initialize(RpcError),
+    /// The executor said something that no executor may say.
+    #[error("the executor broke the protocol: {0}")]
+    Violation(String),
+    /// It took too long.
+    #[error("no answer in time")]
+    Timeout,
+}
+
+impl AttemptError {
+    /// What the failure says about the next attempt.
+    pub fn verdict(&self) -> Verdict {
+        match self {
+            Self::Registry(error) if error.is_retryable() => Verdict::Retry(error.retry_after().unwrap_or_default()),
+            Self::Dial(error) if error.is_ticket_refused() => Verdict::TicketRefused,
+            Self::Dial(error @ DialError::Tls(_)) if is_untrusted(error) => Verdict::Final,
+            Self::Dial(error) if error.is_retryable() => Verdict::Retry(error.retry_after().unwrap_or_default()),
+            Self::Initialize(error) if error.is_retryable() => Verdict::Retry(Default::default()),
+            Self::Stream(error) if error.is_retryable() => Verdict::Retry(Default::default()),
+            Self::Violation(_) | Self::Timeout => Verdict::Retry(Default::default()),
+            Self::Registry(_) | Self::Dial(_) | Self::Stream(_) | Self::Initialize(_) => Verdict::Final,
+        }
+    }
+
+    fn exit_code(&self) -> u8 {
+        match self {
+            Self::Registry(error) if error.is_not_authorized() => exit::NOT_AUTHORIZED,
+            Self::Dial(error) if error.is_ticket_refused() => exit::NOT_AUTHORIZED,
+            _ => exit::UNAVAILABLE,
+        }
+    }
+}
+
+/// Whether a certificate was refused, which time does not heal.
+fn is_untrusted(error: &(dyn std::error::Error + 'static)) -> bool {
+    std::iter::successors(Some(error), |error| error.source()).any(|error| error.to_string().contains("certificate"))
+}
+
+/// An error and its causes in one line.
+pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.ends_with(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    text
+}

@@ -1,0 +1,195 @@
+//! Files on the executor.
+
+use bytes::Bytes;
+use rendezvous_rpc::method::fs::{
+    self, CanonicalizeResult, CloseParams, CopyParams, CreateDirectoryParams, DirectoryEntry, Metadata, OpenParams,
+    PathParams, ReadBlockParams, RemoveParams, WalkOptions, WalkParams, WalkResult, WriteFileParams,
+};
+use rendezvous_rpc::{Base64, PathUri};
+
+use crate::client::Harness;
+use crate::error::HarnessError;
+use crate::session::Class;
+
+impl Harness {
+    /// Reads a whole regular file. Stock executors give up to 512 MiB but send it as one message, so that about 45 MiB is
+    /// the most that passes; [`Harness::open`] has no such limit.
+    ///
+    /// # Errors
+    ///
+    /// As any call.
+    pub async fn read_file(&self, path: &PathUri) -> Result<Bytes, HarnessError> {
+        let result = self.call::<fs::ReadFile>(&PathParams::new(path.clone())).await?;
+        Ok(result.data_base64.0)
+    }
+
+    /// Replaces or creates a file, whose directory must exist, with one message: at most about 45 MiB.
+    ///
+    /// # Errors
+    ///
+    /// As any call.
+    pub async fn write_file(&self, path: &PathUri, bytes: Bytes) -> Result<(), HarnessError> {
+        let params = WriteFileParams {
+            path: path.clone(),
+            data_base64: Ok(Base64(bytes)),
+            follow_symlinks: None,
+            sandbox: None,
+        };
+        self.call::<fs::WriteFile>(&params).await.map(drop)
+    }
+
+    /// Opens a regular file for reading by blocks. The file is closed when the connection is lost; blocks fail then.
+    ///
+    /// # Errors
+    ///
+    /// As any call.
+    pub async fn open(&self, path: &PathUri) -> Result<RemoteFile, HarnessError> {
+        let handle = format!("f{}", self.next_number());
+        let params = OpenParams {
+            handle_id: handle.clone(),
+            path: path.clone(),
+            mode: None,
+            sandbox: None,
+        };
+        self.call::<fs::Open>(&params).await?;
+        Ok(RemoteFile {
+            harness: self.clone(),
+            handle,
+        })
+    }
+
+    /// Describes what a path names.
+    ///
+    /// # Errors
+    ///
+    /// As any call; see [`HarnessError::is_not_found`].
+    pub async fn metadata(&self, path: &PathUri) -> Result<Metadata, HarnessError> {
+        self.call::<fs::GetMetadata>(&PathParams::new(path.clone())).await
+    }
+
+    /// Lists a directory, in no order.
+    ///
+    /// # Errors
+    ///
+    /// As any call.
+    pub async fn list(&self, path: &PathUri) -> Result<Vec<DirectoryEntry>, HarnessError> {
+        let result = self.call::<fs::ReadDirectory>(&PathParams::new(path.clone())).await?;
+        Ok(result.entries)
+    }
+
+    /// Lists a tree, breadth first.
+    ///
+    /// # Errors
+    ///
+    /// As any call.
+    pub async fn walk(&self, path: &PathUri, options: WalkOptions) -> Result<WalkResult, HarnessError> {
+        let params = WalkParams {
+            path: path.clone(),
+            options,
+            sandbox: None,
+        };
+        self.call::<fs::Walk>(&params).await
+    }
+
+    /// Creates a directory and those above it; an existing one is no error.
+    ///
+    /// # Errors
+    ///
+    /// As any call.
+    pub async fn create_directory(&self, path: &PathUri) -> Result<(), HarnessError> {
+        let params = CreateDirectoryParams {
+            path: path.clone(),
+            recursive: Some(true),
+            follow_symlinks: None,
+            sandbox: None,
+        };
+        self.call::<fs::CreateDirectory>(&params).await.map(drop)
+    }
+
+    /// Removes a file, a link itself or an empty directory; with `recursive` also a full one.
+    ///
+    /// # Errors
+    ///
+    /// As any call; see [`HarnessError::is_not_found`].
+    pub async fn remove(&self, path: &PathUri, recursive: bool) -> Result<(), HarnessError> {
+        let params = RemoveParams {
+            path: path.clone(),
+            recursive: Some(recursive),
+            force: Some(false),
+            follow_symlinks: None,
+            sandbox: None,
+        };
+        self.call::<fs::Remove>(&params).await.map(drop)
+    }
+
+    /// Copies a file, a link itself or, with `recursive`, a tree, on the executor.
+    ///
+    /// # Errors
+    ///
+    /// As any call.
+    pub async fn copy(&self, from: &PathUri, to: &PathUri, recursive: bool) -> Result<(), HarnessError> {
+        let params = CopyParams {
+            source_path: from.clone(),
+            destination_path: to.clone(),
+            recursive,
+            sandbox: None,
+        };
+        self.call::<fs::Copy>(&params).await.map(drop)
+    }
+
+    /// The path without links; it must exist.
+    ///
+    /// # Errors
+    ///
+    /// As any call.
+    pub async fn canonicalize(&self, path: &PathUri) -> Result<PathUri, HarnessError> {
+        let CanonicalizeResult { path } = self.call::<fs::Canonicalize>(&PathParams::new(path.clone())).await?;
+        Ok(path)
+    }
+}
+
+/// An open file on the executor. [`RemoteFile::close`] gives its handle back; executors hold 128 for each connection.
+#[derive(Debug)]
+pub struct RemoteFile {
+    harness: Harness,
+    handle: String,
+}
+
+impl RemoteFile {
+    /// Longest block.
+    pub const MAX_BLOCK: u64 = fs::MAX_BLOCK;
+
+    /// Reads up to `len` bytes at `offset`; fewer come only at the end of the file.
+    ///
+    /// # Errors
+    ///
+    /// As any call; [`HarnessError::is_not_found`] when a lost connection has closed the file.
+    pub async fn read_block(&self, offset: u64, len: u64) -> Result<Bytes, HarnessError> {
+        let params = ReadBlockParams {
+            handle_id: self.handle.clone(),
+            offset,
+            len,
+        };
+        // Reading twice is the same as once, but on a new connection the handle is unknown, and the caller is told so.
+        let result = self
+            .harness
+            .call_as::<fs::ReadBlock>(&params, Class::Repeatable)
+            .await?;
+        Ok(result.chunk.0)
+    }
+
+    /// Closes the file.
+    ///
+    /// # Errors
+    ///
+    /// As any call.
+    pub async fn close(self) -> Result<(), HarnessError> {
+        let params = CloseParams {
+            handle_id: self.handle.clone(),
+        };
+        self.harness
+            .call_as::<fs::Close>(&params, Class::Cleanup)
+            .await
+            .map(drop)
+    }
+}

@@ -1,0 +1,454 @@
+//! What a session decides: messages and commands in, messages and events out. No IO, no clock.
+
+use std::collections::{HashMap, VecDeque};
+
+use bytes::Bytes;
+use rendezvous_rpc::call_table::CallTable;
+use rendezvous_rpc::envelope::{self, Message, Request, RequestId};
+use rendezvous_rpc::event::ProcessEvent;
+use rendezvous_rpc::method::environment::EnvironmentInfo;
+use rendezvous_rpc::method::initialize::{
+    Extensions, Initialize, InitializeParams, InitializeResult, Initialized, PROCESS_CONTROL,
+};
+use rendezvous_rpc::method::process::{self, OutputFrame, ProcessParams, ReadParams, ReadResult, StartParams};
+use rendezvous_rpc::{Method, Notification, RpcError};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use tokio::sync::oneshot;
+
+use super::delivery::EventSender;
+use super::{Call, Class, Command, MAX_HELD, MAX_PROCESSES};
+use crate::error::{AttemptError, HarnessError};
+
+mod slot;
+
+use slot::{Progress, Slot};
+
+/// What a reply completes.
+#[derive(Debug)]
+enum Pending {
+    Initialize,
+    Call(Call),
+    Start {
+        process: String,
+        reply: oneshot::Sender<Result<(), HarnessError>>,
+    },
+    Read {
+        process: String,
+    },
+    /// Nobody waits for it.
+    Cleanup,
+}
+
+/// Where the session stands.
+#[derive(Debug)]
+enum Phase {
+    /// No connection, or `initialize` is not answered yet.
+    Waiting,
+    Ready,
+    /// It will never be ready again.
+    Dead(HarnessError),
+}
+
+/// What the executor told in `initialize`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Peer {
+    pub(crate) environment: Option<EnvironmentInfo>,
+    pub(crate) extensions: Extensions,
+}
+
+/// The session.
+#[derive(Debug)]
+pub(crate) struct Core {
+    client_name: String,
+    phase: Phase,
+    session: Option<String>,
+    peer: Peer,
+    calls: CallTable<Pending>,
+    processes: HashMap<String, Slot>,
+    outbox: VecDeque<Bytes>,
+    /// Calls that wait for the session to be ready.
+    held: VecDeque<Command>,
+    /// Processes that must be terminated once it is.
+    to_terminate: Vec<String>,
+    /// A process whose reader has no room; nothing more may be read before it has.
+    blocked: Option<String>,
+}
+
+impl Core {
+    pub(crate) fn new(client_name: String) -> Self {
+        Self {
+            client_name,
+            phase: Phase::Waiting,
+            session: None,
+            peer: Peer::default(),
+            calls: CallTable::default(),
+            processes: HashMap::new(),
+            outbox: VecDeque::new(),
+            held: VecDeque::new(),
+            to_terminate: Vec::new(),
+            blocked: None,
+        }
+    }
+
+    /// Messages to send.
+    pub(crate) fn outbox(&mut self) -> &mut VecDeque<Bytes> {
+        &mut self.outbox
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        matches!(self.phase, Phase::Ready)
+    }
+
+    pub(crate) fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    /// Whether another command may be given now.
+    pub(crate) fn takes_commands(&self) -> bool {
+        self.held.len() < MAX_HELD
+    }
+
+    /// A connection stands: opens or resumes the session.
+    pub(crate) fn link_up(&mut self) {
+        self.outbox.clear();
+        self.calls = CallTable::default();
+        let params = InitializeParams {
+            client_name: self.client_name.clone(),
+            resume_session_id: self.session.clone(),
+            extensions: Extensions::default().with(PROCESS_CONTROL, 1),
+        };
+        self.call(Class::Once, Initialize::NAME, &params, Pending::Initialize);
+    }
+
+    /// The connection is gone: calls that may be repeated wait, the others fail, processes stay.
+    pub(crate) fn link_down(&mut self) {
+        self.outbox.clear();
+        if self.is_ready() {
+            self.phase = Phase::Waiting;
+        }
+        let mut repeat: Vec<(i64, Command)> = Vec::new();
+        for (id, pending) in std::mem::take(&mut self.calls).take_all() {
+            match pending {
+                Pending::Call(call) if call.class == Class::Repeatable => repeat.push((id, Command::Call(call))),
+                Pending::Call(call) => {
+                    let _ = call.reply.send(Err(HarnessError::OutcomeUnknown(call.method)));
+                }
+                Pending::Start { process, reply } => {
+                    let _ = reply.send(Err(HarnessError::OutcomeUnknown(process::Start::NAME)));
+                    self.processes.remove(&process);
+                    self.to_terminate.push(process);
+                }
+                Pending::Initialize | Pending::Read { .. } | Pending::Cleanup => {}
+            }
+        }
+        repeat.sort_by_key(|(id, _)| std::cmp::Reverse(*id));
+        for (_, command) in repeat {
+            self.held.push_front(command);
+        }
+        for slot in self.processes.values_mut() {
+            slot.reading = false;
+        }
+    }
+
+    /// The session ends for good: everything fails with `error`.
+    pub(crate) fn fail(&mut self, error: &HarnessError) {
+        self.phase = Phase::Dead(error.clone());
+        self.outbox.clear();
+        for (_, pending) in std::mem::take(&mut self.calls).take_all() {
+            match pending {
+                Pending::Call(call) => drop(call.reply.send(Err(error.clone()))),
+                Pending::Start { reply, .. } => drop(reply.send(Err(error.clone()))),
+                Pending::Initialize | Pending::Read { .. } | Pending::Cleanup => {}
+            }
+        }
+        for command in std::mem::take(&mut self.held) {
+            self.command(command);
+        }
+        for (_, slot) in self.processes.drain() {
+            slot.events.fail(error.clone());
+        }
+        self.blocked = None;
+    }
+
+    /// Takes what a handle asks for.
+    pub(crate) fn command(&mut self, command: Command) {
+        match (&self.phase, command) {
+            (Phase::Dead(error), Command::Call(call)) => drop(call.reply.send(Err(error.clone()))),
+            (Phase::Dead(error), Command::Start { reply, .. }) => drop(reply.send(Err(error.clone()))),
+            (Phase::Waiting, command) => self.held.push_back(command),
+            (Phase::Ready, Command::Call(call)) => self.send_call(call),
+            (Phase::Ready, Command::Start { params, events, reply }) => self.start(&params, events, reply),
+        }
+    }
+
+    /// Nobody holds the process any more.
+    pub(crate) fn abandon(&mut self, process: String) {
+        if self.blocked.as_ref() == Some(&process) {
+            self.blocked = None;
+        }
+        if self.processes.remove(&process).is_some() {
+            self.terminate(process);
+        }
+    }
+
+    /// Takes a message of the executor.
+    ///
+    /// # Errors
+    ///
+    /// When no executor may say that, so that the connection must go; or when `initialize` was refused.
+    pub(crate) fn message(&mut self, bytes: &[u8]) -> Result<(), AttemptError> {
+        if let Some(frame) = OutputFrame::parse(bytes)
+            && let Some((seq, event)) = frame.decode()
+        {
+            self.event(frame.process_id, seq, event);
+            return Ok(());
+        }
+        match Message::decode(bytes).map_err(violation)? {
+            Message::Response(response) => self.reply(&response.id, Ok(response.result)),
+            Message::Error(error) => self.reply(&error.id, Err(error.error)),
+            Message::Notification(news) => self.news(&news.method, news.params.as_deref()),
+            Message::Request(request) => {
+                self.refuse(&request);
+                Ok(())
+            }
+        }
+    }
+
+    /// What the driver must wait for before it may read on.
+    pub(crate) fn blocked(&self) -> Option<impl Future<Output = ()> + Send + use<>> {
+        let slot = self.processes.get(self.blocked.as_ref()?)?;
+        Some(slot.room())
+    }
+
+    /// There may be room again.
+    pub(crate) fn unblock(&mut self) {
+        if let Some(process) = self.blocked.take() {
+            self.advance(&process);
+        }
+    }
+
+    fn send_call(&mut self, call: Call) {
+        let (class, method, params) = (call.class, call.method, call.params.clone());
+        self.call_raw(class, method, &params, Pending::Call(call));
+    }
+
+    fn start(&mut self, params: &StartParams, events: EventSender, reply: oneshot::Sender<Result<(), HarnessError>>) {
+        if self.processes.len() >= MAX_PROCESSES {
+            let _ = reply.send(Err(HarnessError::TooManyProcesses(MAX_PROCESSES)));
+            return;
+        }
+        let process = params.process_id.clone();
+        self.processes.insert(process.clone(), Slot::new(events));
+        self.call(
+            Class::Once,
+            process::Start::NAME,
+            params,
+            Pending::Start { process, reply },
+        );
+    }
+
+    fn call(&mut self, class: Class, method: &'static str, params: &impl Serialize, pending: Pending) {
+        // Every type of the contract can be written; if one could not, null gets a refusal that names the method.
+        let params = serde_json::to_vec(params).unwrap_or_else(|_| b"null".to_vec());
+        self.call_raw(class, method, &params, pending);
+    }
+
+    fn call_raw(&mut self, class: Class, method: &'static str, params: &[u8], pending: Pending) {
+        match self.calls.begin(class.lane(), pending) {
+            Ok(id) => {
+                let mut message = Vec::with_capacity(params.len() + method.len() + 64);
+                message.extend_from_slice(br#"{"id":"#);
+                message.extend_from_slice(id.to_string().as_bytes());
+                message.extend_from_slice(br#","method":""#);
+                message.extend_from_slice(method.as_bytes());
+                message.extend_from_slice(br#"","params":"#);
+                message.extend_from_slice(params);
+                message.push(b'}');
+                self.outbox.push_back(message.into());
+            }
+            Err((error, Pending::Call(call))) => drop(call.reply.send(Err(error.into()))),
+            Err((error, Pending::Start { process, reply })) => {
+                self.processes.remove(&process);
+                let _ = reply.send(Err(error.into()));
+            }
+            Err((_, Pending::Read { process })) => {
+                // Read again as soon as another event arrives.
+                if let Some(slot) = self.processes.get_mut(&process) {
+                    slot.reading = false;
+                }
+            }
+            Err((_, Pending::Initialize | Pending::Cleanup)) => {}
+        }
+    }
+
+    fn terminate(&mut self, process: String) {
+        if self.is_ready() {
+            let params = ProcessParams { process_id: process };
+            self.call(Class::Cleanup, process::Terminate::NAME, &params, Pending::Cleanup);
+        } else {
+            self.to_terminate.push(process);
+        }
+    }
+
+    fn reply(&mut self, id: &RequestId, result: Result<Box<RawValue>, RpcError>) -> Result<(), AttemptError> {
+        match (self.calls.finish(id), result) {
+            (None | Some(Pending::Cleanup), _) => {}
+            (Some(Pending::Initialize), result) => return self.initialized(result),
+            (Some(Pending::Call(call)), result) => drop(call.reply.send(result.map_err(HarnessError::Refused))),
+            (Some(Pending::Start { process, reply }), Ok(_)) => {
+                if reply.send(Ok(())).is_err() {
+                    self.abandon(process);
+                }
+            }
+            (Some(Pending::Start { process, reply }), Err(error)) => {
+                self.processes.remove(&process);
+                let _ = reply.send(Err(HarnessError::Refused(error)));
+            }
+            (Some(Pending::Read { process }), Ok(result)) => match envelope::decode_result(&result) {
+                Ok(page) => self.page(&process, page),
+                Err(error) => return Err(violation(format_args!("process/read: {error}"))),
+            },
+            (Some(Pending::Read { process }), Err(error)) => self.lose(&process, HarnessError::ProcessLost(error)),
+        }
+        Ok(())
+    }
+
+    fn initialized(&mut self, result: Result<Box<RawValue>, RpcError>) -> Result<(), AttemptError> {
+        let result: InitializeResult = match result {
+            Ok(result) => envelope::decode_result(&result).map_err(violation)?,
+            Err(error) => return Err(AttemptError::Initialize(error)),
+        };
+        if self
+            .session
+            .as_ref()
+            .is_some_and(|session| *session != result.session_id)
+        {
+            let error = RpcError::invalid_request("it resumed another session than was asked for");
+            return Err(AttemptError::Initialize(error));
+        }
+        self.session = Some(result.session_id);
+        self.peer = Peer {
+            environment: result.environment_info,
+            extensions: result.extensions,
+        };
+        let mut message = Vec::new();
+        envelope::write_notification(&mut message, Initialized::NAME, &serde_json::json!({})).map_err(violation)?;
+        self.outbox.push_back(message.into());
+        self.phase = Phase::Ready;
+        for process in std::mem::take(&mut self.to_terminate) {
+            self.terminate(process);
+        }
+        let started: Vec<String> = self.processes.keys().cloned().collect();
+        for process in started {
+            self.read(&process);
+        }
+        for command in std::mem::take(&mut self.held) {
+            self.command(command);
+        }
+        Ok(())
+    }
+
+    fn news(&mut self, method: &str, params: Option<&RawValue>) -> Result<(), AttemptError> {
+        if method == process::Output::NAME {
+            let news: process::OutputParams = envelope::decode_params(params).map_err(violation)?;
+            let event = ProcessEvent::Output {
+                stream: news.stream,
+                bytes: news.chunk.0,
+            };
+            self.event(&news.process_id, news.seq, event);
+        } else if method == process::Exited::NAME {
+            let news: process::ExitedParams = envelope::decode_params(params).map_err(violation)?;
+            let event = ProcessEvent::Exited {
+                code: news.exit_code,
+                sandbox_denied: news.sandbox_denied,
+            };
+            self.event(&news.process_id, news.seq, event);
+        } else if method == process::Closed::NAME {
+            let news: process::ClosedParams = envelope::decode_params(params).map_err(violation)?;
+            self.event(&news.process_id, news.seq, ProcessEvent::Closed);
+        }
+        Ok(())
+    }
+
+    /// Executors of some versions ask; nothing that we start makes them ask.
+    fn refuse(&mut self, request: &Request) {
+        let mut message = Vec::new();
+        let error = RpcError::method_not_found(&request.method);
+        if envelope::write_error(&mut message, &request.id, &error).is_ok() {
+            self.outbox.push_back(message.into());
+        }
+    }
+
+    fn event(&mut self, process: &str, seq: u64, event: ProcessEvent) {
+        let Some(slot) = self.processes.get_mut(process) else {
+            return;
+        };
+        match slot.push(seq, event) {
+            Ok(()) => self.advance(process),
+            Err(error) => self.lose(process, error.into()),
+        }
+    }
+
+    fn page(&mut self, process: &str, page: ReadResult) {
+        let Some(slot) = self.processes.get_mut(process) else {
+            return;
+        };
+        match slot.page(page) {
+            Ok(()) => self.advance(process),
+            Err(error) => self.lose(process, error.into()),
+        }
+    }
+
+    /// Delivers what is in order, and reads again what is not.
+    fn advance(&mut self, process: &str) {
+        let Some(slot) = self.processes.get_mut(process) else {
+            return;
+        };
+        match slot.deliver() {
+            Progress::Going => {}
+            Progress::ReadAgain => self.read(process),
+            Progress::Blocked => self.blocked = Some(process.to_owned()),
+            Progress::Done => drop(self.processes.remove(process)),
+            Progress::Abandoned => self.abandon(process.to_owned()),
+        }
+    }
+
+    fn read(&mut self, process: &str) {
+        let Some(slot) = self.processes.get_mut(process) else {
+            return;
+        };
+        if slot.reading || !matches!(self.phase, Phase::Ready) {
+            return;
+        }
+        slot.reading = true;
+        let params = ReadParams {
+            process_id: process.to_owned(),
+            after_seq: Some(slot.delivered()),
+            max_bytes: None,
+            wait_ms: Some(0),
+        };
+        let pending = Pending::Read {
+            process: process.to_owned(),
+        };
+        self.call(Class::Repeatable, process::Read::NAME, &params, pending);
+    }
+
+    /// The process cannot be followed any more; others go on.
+    fn lose(&mut self, process: &str, error: HarnessError) {
+        if self.blocked.as_deref() == Some(process) {
+            self.blocked = None;
+        }
+        if let Some(slot) = self.processes.remove(process) {
+            slot.events.fail(error);
+            self.terminate(process.to_owned());
+        }
+    }
+}
+
+fn violation(reason: impl std::fmt::Display) -> AttemptError {
+    AttemptError::Violation(reason.to_string())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,256 @@
+//! Connects, moves messages, keeps time: the one task of a session.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use rendezvous_wire::limits::INITIALIZE_TIMEOUT;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::Command;
+use super::core::{Core, Peer};
+use crate::error::{AttemptError, HarnessError};
+use crate::recovery::{Decision, Policy, Recovery};
+
+/// A connection that ends sooner does not start the row of attempts again.
+const STABLE: Duration = Duration::from_secs(5);
+/// Longest time for the last messages of a session that is shut down.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Makes connections to the executor.
+pub(crate) trait Connector: Send + 'static {
+    type Link: Link;
+
+    /// One attempt, up to a channel that carries messages.
+    fn connect(&mut self) -> impl Future<Output = Result<Self::Link, AttemptError>> + Send;
+}
+
+/// A connection that carries whole messages.
+pub(crate) trait Link: Send {
+    /// Sends from the front of `outbox` and gives the next message; with `take` false it only sends. May be dropped at any
+    /// time without losing a message. Ends only with a message or an error.
+    fn exchange(
+        &mut self,
+        outbox: &mut VecDeque<Bytes>,
+        take: bool,
+    ) -> impl Future<Output = Result<Bytes, AttemptError>> + Send;
+
+    /// Sends everything that was taken, and ends the connection.
+    fn close(self, outbox: VecDeque<Bytes>) -> impl Future<Output = ()> + Send;
+}
+
+/// How the connection is.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum LinkState {
+    /// Not connected yet.
+    Connecting,
+    /// Messages flow.
+    Connected,
+    /// It was lost, and is being made again.
+    Recovering {
+        /// Since when.
+        since: Instant,
+    },
+    /// It will not come back.
+    Failed(HarnessError),
+}
+
+/// What the handles and the driver share.
+pub(crate) struct Shared {
+    pub(crate) commands: mpsc::Receiver<Command>,
+    /// At most one entry for each process, of which there are [`super::MAX_PROCESSES`].
+    pub(crate) abandoned: mpsc::UnboundedReceiver<String>,
+    pub(crate) state: watch::Sender<LinkState>,
+    /// Takes the outcome of the first connect.
+    pub(crate) connected: Option<oneshot::Sender<Result<Peer, HarnessError>>>,
+}
+
+/// How a connection's time ended.
+enum End {
+    /// It may be made again.
+    Lost(AttemptError),
+    /// Nobody holds a handle any more.
+    Unused,
+}
+
+/// Runs a session until it fails for good or nobody holds a handle any more.
+pub(crate) async fn run<C: Connector>(connector: C, mut core: Core, mut shared: Shared, first: Policy, lost: Policy) {
+    let Err(error) = keep(connector, &mut core, &mut shared, first, lost).await else {
+        return;
+    };
+    let error = std::sync::Arc::new(error);
+    let error = match shared.connected.take() {
+        Some(connected) => {
+            let error = HarnessError::Unreachable(error);
+            let _ = connected.send(Err(error.clone()));
+            error
+        }
+        None => HarnessError::Lost(error),
+    };
+    shared.state.send_replace(LinkState::Failed(error.clone()));
+    core.fail(&error);
+    while let Some(command) = shared.commands.recv().await {
+        core.command(command);
+    }
+}
+
+/// Makes connections, one after the other, while somebody holds a handle.
+async fn keep<C: Connector>(
+    mut connector: C,
+    core: &mut Core,
+    shared: &mut Shared,
+    first: Policy,
+    lost: Policy,
+) -> Result<(), AttemptError> {
+    let mut recovery = Recovery::new(first, now());
+    let mut was_lost = false;
+    loop {
+        let Some(mut link) = establish(&mut connector, core, shared, &mut recovery).await? else {
+            return Ok(());
+        };
+        let up = now();
+        shared.state.send_replace(LinkState::Connected);
+        if let Some(connected) = shared.connected.take() {
+            let _ = connected.send(Ok(core.peer().clone()));
+        }
+        let reason = match serve(&mut link, core, shared).await {
+            End::Lost(reason) => reason,
+            End::Unused => {
+                let outbox = std::mem::take(core.outbox());
+                let _ = tokio::time::timeout(FAREWELL, link.close(outbox)).await;
+                return Ok(());
+            }
+        };
+        tracing::debug!(reason = crate::error::chain(&reason), "connection lost");
+        core.link_down();
+        let since = now();
+        shared.state.send_replace(LinkState::Recovering { since });
+        if since - up >= STABLE || !was_lost {
+            recovery = Recovery::new(lost, since);
+            was_lost = true;
+            continue;
+        }
+        match recovery.failed(since, reason.verdict(), random()) {
+            Decision::GiveUp => return Err(reason),
+            Decision::RetryAt(at) => {
+                if !wait_until(at, core, shared).await {
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+/// Attempts until the session is ready; none when nobody wants it any more.
+async fn establish<C: Connector>(
+    connector: &mut C,
+    core: &mut Core,
+    shared: &mut Shared,
+    recovery: &mut Recovery,
+) -> Result<Option<C::Link>, AttemptError> {
+    loop {
+        let attempt = async {
+            let mut link = connector.connect().await?;
+            link_ready(&mut link, core).await?;
+            Ok::<_, AttemptError>(link)
+        };
+        let cut = tokio::time::timeout_at(recovery.deadline().into(), attempt);
+        let error = match cut.await {
+            Ok(Ok(link)) => return Ok(Some(link)),
+            Ok(Err(error)) => error,
+            Err(_) => return Err(AttemptError::Timeout),
+        };
+        core.link_down();
+        tracing::debug!(error = crate::error::chain(&error), "attempt failed");
+        match recovery.failed(now(), error.verdict(), random()) {
+            Decision::GiveUp => return Err(error),
+            Decision::RetryAt(at) => {
+                if !wait_until(at, core, shared).await {
+                    return Ok(None);
+                }
+            }
+        }
+    }
+}
+
+/// `initialize`, and its reply, within its time.
+async fn link_ready<L: Link>(link: &mut L, core: &mut Core) -> Result<(), AttemptError> {
+    core.link_up();
+    let ready = async {
+        while !core.is_ready() {
+            let message = link.exchange(core.outbox(), true).await?;
+            core.message(&message)?;
+        }
+        Ok(())
+    };
+    match tokio::time::timeout(INITIALIZE_TIMEOUT, ready).await {
+        Ok(result) => result,
+        Err(_) => Err(AttemptError::Timeout),
+    }
+}
+
+/// Takes commands until `at`; false when nobody holds a handle any more.
+async fn wait_until(at: Instant, core: &mut Core, shared: &mut Shared) -> bool {
+    let pause = tokio::time::sleep_until(at.into());
+    tokio::pin!(pause);
+    loop {
+        tokio::select! {
+            () = &mut pause => return true,
+            Some(process) = shared.abandoned.recv() => core.abandon(process),
+            command = shared.commands.recv(), if core.takes_commands() => match command {
+                Some(command) => core.command(command),
+                None => return false,
+            },
+        }
+    }
+}
+
+/// Moves messages until the connection or the need for it ends.
+async fn serve<L: Link>(link: &mut L, core: &mut Core, shared: &mut Shared) -> End {
+    loop {
+        let room = core.blocked();
+        let take = room.is_none();
+        let room = async {
+            match room {
+                Some(room) => room.await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            Some(process) = shared.abandoned.recv() => core.abandon(process),
+            () = room => core.unblock(),
+            command = shared.commands.recv(), if core.takes_commands() => match command {
+                Some(command) => core.command(command),
+                None => {
+                    while let Ok(process) = shared.abandoned.try_recv() {
+                        core.abandon(process);
+                    }
+                    return End::Unused;
+                }
+            },
+            message = link.exchange(core.outbox(), take) => match message {
+                Ok(message) => {
+                    if let Err(error) = core.message(&message) {
+                        return End::Lost(error);
+                    }
+                }
+                Err(error) => return End::Lost(error),
+            },
+        }
+    }
+}
+
+/// The runtime's time, which tests may stop.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
+fn random() -> u64 {
+    // Without randomness the delays only lose their jitter.
+    getrandom::u64().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests;

@@ -42,7 +42,7 @@ fn options(help: &str) -> BTreeSet<String> {
     // Two spaces part an option from its description.
     let heads = lines.filter_map(|line| line.split("  ").next());
     heads
-        .flat_map(|head| head.split([' ', ',', '=', '[', '<']))
+        .flat_map(|head| head.split([' ', ',', '=', '[', '<', '.']))
         .filter(|word| word.len() > 2 && word.starts_with("--"))
         .map(str::to_owned)
         .filter(|word| word != "--help" && word != "--version")
@@ -111,7 +111,10 @@ fn uses(text: &str) -> Vec<(&'static str, Vec<String>)> {
         };
         let options = words
             .take_while(|word| *word != "--" && !word.starts_with('#'))
-            .filter(|word| word.starts_with("--"))
+            .filter(|word| {
+                word.strip_prefix("--")
+                    .is_some_and(|name| name.starts_with(|c: char| c.is_ascii_lowercase()))
+            })
             .map(|word| {
                 word.split('=')
                     .next()
@@ -219,15 +222,19 @@ fn a_wrong_option_is_found() {
 fn an_untold_option_is_found() {
     let help = "Does things\n\nUsage: x [OPTIONS] <COMMAND>\n\nCommands:\n  serve   Runs\n          for long\n  \
                 help    Prints\n\nOptions:\n  -l, --listen <ADDR>    Where [env: LISTEN=]\n      --drain[=<TIME>]  Stops, see --listen\n  \
-                -h, --help\n";
+                -v, --verbose...\n  -h, --help\n";
     assert_eq!(subcommands(help), ["serve"]);
     assert_eq!(
         options(help),
-        BTreeSet::from(["--listen".to_owned(), "--drain".to_owned()])
+        BTreeSet::from(["--drain", "--listen", "--verbose"].map(str::to_owned))
     );
-    none(&untold("`serve` with `--listen ADDR` and `--drain=TIME`", "x", help));
+    none(&untold(
+        "`serve` with `--listen ADDR`, `--verbose` and `--drain=TIME`",
+        "x",
+        help,
+    ));
     assert_eq!(
-        untold("serving with --listen-addr and --drain", "x", help),
+        untold("serving with --listen-addr, --verbose and --drain", "x", help),
         ["x: --listen is not in the README", "x: serve is not in the README"]
     );
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use rendezvous_wire::id::CredentialId;
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::address::TrustedProxies;
 use crate::clock::Clock;
@@ -53,6 +54,8 @@ pub struct App {
     pub waiting: Semaphore,
     /// Slots of control connections.
     pub control_connections: Semaphore,
+    /// The control connections, which a stop waits for.
+    pub control_tasks: TaskTracker,
     /// Cancelled when the registry stops.
     pub shutdown: CancellationToken,
 }
@@ -76,6 +79,7 @@ impl App {
             changed: Notify::new(),
             waiting: Semaphore::new(MAX_WAITING),
             control_connections: Semaphore::new(MAX_CONTROL_CONNECTIONS),
+            control_tasks: TaskTracker::new(),
             shutdown,
         })
     }

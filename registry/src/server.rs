@@ -26,6 +26,8 @@ use crate::{api, housekeeping};
 
 /// How often readiness looks at the database.
 const READINESS: Duration = Duration::from_secs(1);
+/// Longest wait until relays have been told that the registry stops.
+const GOODBYE: Duration = Duration::from_secs(2);
 /// Pause before an embedded relay whose control session ended gets a new one.
 const REATTACH: Duration = Duration::from_millis(200);
 
@@ -125,6 +127,8 @@ impl Registry {
             }
         };
         tokio::join!(served, drained);
+        app.control_tasks.close();
+        let _ = tokio::time::timeout(GOODBYE, app.control_tasks.wait()).await;
         tasks.shutdown().await;
         app.store.close().await;
     }

@@ -240,10 +240,12 @@ impl Session {
     }
 
     /// Tells the database of executors, and the relay how those stand that are not current.
-    async fn store_up(&mut self, executors: Vec<Presence>) -> Result<(), SessionError> {
+    async fn store_up(&mut self, mut executors: Vec<Presence>) -> Result<(), SessionError> {
         if executors.is_empty() || !self.stored {
             return Ok(());
         }
+        // Every registry locks rows in the same order.
+        executors.sort_by(|one, two| one.environment.cmp(&two.environment));
         let now = self.app.clock.now();
         let standings = self.app.store.executors_up(&self.hello.boot_id, &executors, now).await;
         let standings = self.note(standings).unwrap_or_default();

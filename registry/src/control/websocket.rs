@@ -45,11 +45,14 @@ pub(crate) async fn upgrade(
     let upgraded = websocket
         .max_message_size(MAX_CONTROL_MESSAGE)
         .max_frame_size(MAX_CONTROL_MESSAGE)
-        .on_upgrade(async move |socket| {
-            let Ok(_slot) = app.control_connections.try_acquire() else {
-                return;
-            };
-            serve(&app, Relay::Standalone(credential.id), socket).await;
+        .on_upgrade(move |socket| {
+            let tasks = app.control_tasks.clone();
+            tasks.track_future(async move {
+                let Ok(_slot) = app.control_connections.try_acquire() else {
+                    return;
+                };
+                serve(&app, Relay::Standalone(credential.id), socket).await;
+            })
         });
     Ok(upgraded.into_response())
 }

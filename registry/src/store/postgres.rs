@@ -38,6 +38,7 @@ impl Postgres {
         let options = options.clone().application_name("rendezvous-registry").options([
             ("statement_timeout", "5000"),
             ("idle_in_transaction_session_timeout", "10000"),
+            ("client_min_messages", "warning"),
         ]);
         let pool = PgPoolOptions::new()
             .max_connections(CONNECTIONS)

@@ -92,7 +92,8 @@ impl Relays for Backend {
 
     async fn executor_down(&self, boot_id: &BootId, presence: &Presence, now: Timestamp) -> Result<(), StoreError> {
         let mut tx = self.begin().await?;
-        let gone = sqlx::query(
+        environments::seen(&mut tx, &presence.environment, now).await?;
+        sqlx::query(
             "DELETE FROM presence WHERE environment = $1 AND registration = $2 AND boot_id = $3 AND connection <= $4",
         )
         .bind(presence.environment.as_str())
@@ -101,9 +102,6 @@ impl Relays for Backend {
         .bind(signed(presence.connection))
         .execute(&mut *tx)
         .await?;
-        if gone.rows_affected() > 0 {
-            environments::seen(&mut tx, &presence.environment, now).await?;
-        }
         tx.commit().await?;
         Ok(())
     }
@@ -186,6 +184,8 @@ async fn up(tx: &mut Tx, boot_id: &BootId, presence: &Presence, now: Timestamp) 
         Some((_, Some(registration))) if registration == presence.registration.as_str() => {}
         Some((generation, _)) => return Ok(Standing::Superseded { generation }),
     }
+    // The environment's row first, as whoever deletes an environment does: otherwise the two could wait for each other.
+    environments::seen(tx, &presence.environment, now).await?;
     sqlx::query(UP)
         .bind(presence.environment.as_str())
         .bind(presence.registration.as_str())
@@ -195,7 +195,6 @@ async fn up(tx: &mut Tx, boot_id: &BootId, presence: &Presence, now: Timestamp) 
         .bind(now.millis())
         .execute(&mut **tx)
         .await?;
-    environments::seen(tx, &presence.environment, now).await?;
     Ok(Standing::Current)
 }
 

@@ -1,0 +1,152 @@
+//! The real binary.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Output, Stdio};
+use std::sync::Arc;
+
+use rendezvous_wire::key::PublicKey;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+
+use super::http::{self, Answer};
+use super::{SOON, postgres};
+
+/// Where a registry keeps its rows; lives as long as the last user.
+#[derive(Clone, Debug)]
+pub struct Database {
+    pub url: String,
+    _dir: Option<Arc<TempDir>>,
+}
+
+impl Database {
+    pub fn sqlite() -> Self {
+        let dir = TempDir::new().unwrap();
+        Self {
+            url: format!("sqlite://{}", dir.path().join("registry.db").display()),
+            _dir: Some(Arc::new(dir)),
+        }
+    }
+
+    pub fn postgres() -> Self {
+        Self {
+            url: postgres::database(),
+            _dir: None,
+        }
+    }
+
+    /// Runs a management command.
+    pub async fn command(&self, args: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_registry"))
+            .args(args)
+            .args(["--database", &self.url])
+            .output()
+            .await
+            .unwrap()
+    }
+
+    /// Runs a management command that must succeed; returns its output without the last line feed.
+    pub async fn run(&self, args: &[&str]) -> String {
+        let output = self.command(args).await;
+        assert!(output.status.success(), "{args:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
+    }
+
+    pub async fn environment(&self, id: &str) {
+        self.run(&["environment", "create", id]).await;
+    }
+
+    /// A new credential for everything.
+    pub async fn token(&self, role: &str) -> String {
+        self.run(&["credential", "create", "--role", role]).await
+    }
+
+    /// A new credential: its token and its id.
+    pub async fn credential(&self, args: &[&str]) -> (String, String) {
+        let args = [&["credential", "create", "--json", "--role"], args].concat();
+        let json: Value = serde_json::from_str(&self.run(&args).await).unwrap();
+        let text = |name: &str| json[name].as_str().unwrap().to_owned();
+        (text("token"), text("id"))
+    }
+}
+
+/// A running `registry serve`, killed when dropped.
+#[derive(Debug)]
+pub struct Registry {
+    pub addr: SocketAddr,
+    pub database: Database,
+    child: Child,
+}
+
+impl Registry {
+    pub async fn start(database: &Database, args: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_registry"))
+            .args(["serve", "--listen", "127.0.0.1:0", "--database", &database.url])
+            .args(args)
+            .env("RENDEZVOUS_LOG", "warn")
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        timeout(SOON, stdout.read_line(&mut line)).await.unwrap().unwrap();
+        let url = line.trim_end().strip_prefix("registry listening on ").expect(&line);
+        let addr = url.rsplit_once("//").unwrap().1.parse().unwrap();
+        Self {
+            addr,
+            database: database.clone(),
+            child,
+        }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id().unwrap()
+    }
+
+    /// SIGKILL.
+    pub async fn kill(mut self) {
+        self.child.kill().await.unwrap();
+    }
+
+    /// SIGTERM, and the exit code.
+    pub async fn stop(mut self) -> Option<i32> {
+        let pid = self.pid().to_string();
+        assert!(Command::new("kill").arg(pid).status().await.unwrap().success());
+        timeout(SOON, self.child.wait()).await.unwrap().unwrap().code()
+    }
+
+    pub async fn call(&self, token: &str, method: &str, path: &str, body: &str) -> Answer {
+        let headers = [format!("authorization: Bearer {token}")];
+        http::send(self.addr, method, path, &headers, body).await
+    }
+
+    pub async fn register(&self, token: &str, environment: &str, key: &PublicKey) -> Answer {
+        let body = json!({"security_profile": "noise_hybrid_ik_v1", "executor_public_key": key}).to_string();
+        let path = format!("/cloud/environment/{environment}/register");
+        self.call(token, "POST", &path, &body).await
+    }
+
+    pub async fn connect(&self, token: &str, environment: &str, key: &PublicKey) -> Answer {
+        let body = json!({"harness_public_key": key}).to_string();
+        let path = format!("/cloud/environment/{environment}/connect");
+        self.call(token, "POST", &path, &body).await
+    }
+
+    /// `stream` is the header's value; `None` leaves the header out.
+    pub async fn validate(&self, token: &str, environment: &str, body: &Value, stream: Option<&str>) -> Answer {
+        let mut headers = vec![format!("authorization: Bearer {token}")];
+        headers.extend(stream.map(|stream| format!("x-codex-noise-stream-id: {stream}")));
+        let path = format!("/cloud/environment/{environment}/validate");
+        http::send(self.addr, "POST", &path, &headers, &body.to_string()).await
+    }
+}
+
+/// A file that only its owner may read.
+pub fn mode(path: &Path) -> u32 {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+}

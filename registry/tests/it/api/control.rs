@@ -28,7 +28,7 @@ async fn only_relays_may_open_it() {
 #[tokio::test]
 async fn a_revoked_credential_is_cut_off() {
     let mut world = World::start().await;
-    let registered = world.online(1, 0, 1).await;
+    let registered = world.online(1, 1).await;
     let granted = world.granted(2).await;
     let database = world.database().clone();
     let list: serde_json::Value = serde_json::from_str(&database.run(&["credential", "list", "--json"]).await).unwrap();
@@ -78,7 +78,7 @@ async fn a_revoked_credential_is_cut_off() {
 async fn a_deleted_environment_is_forgotten() {
     let mut world = World::start().await;
     let (scoped, id) = world.database().credential(&["harness", "--environment", "e"]).await;
-    world.online(1, 0, 1).await;
+    world.online(1, 1).await;
     assert_eq!(world.registry.connect(&scoped, "e", &key(2)).await.status, 200);
     let start = Instant::now();
     world.database().run(&["environment", "delete", "e"]).await;
@@ -199,7 +199,7 @@ async fn a_silent_relay_is_closed() {
 #[tokio::test]
 async fn presence_is_told_anew() {
     let mut world = World::start().await;
-    let registered = world.online(1, 0, 1).await;
+    let registered = world.online(1, 1).await;
     let admin = world.database().token("admin").await;
     let present = async |world: &World| {
         let shown = world.registry.call(&admin, "GET", "/v1/environments/e", "").await;

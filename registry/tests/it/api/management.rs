@@ -118,7 +118,7 @@ async fn credentials_are_shown_once() {
 #[tokio::test]
 async fn presence_is_shown() {
     let mut world = World::start().await;
-    let registered = world.online(1, 0, 1).await;
+    let registered = world.online(1, 1).await;
     let admin = world.database().token("admin").await;
     let registry = &world.registry;
     crate::support::eventually("the executor is shown", || async {

@@ -44,11 +44,16 @@ impl World {
     }
 
     /// Registers the key of this number and connects its executor.
-    async fn online(&mut self, number: u8, generation: u64, connection: u64) -> Value {
+    async fn online(&mut self, number: u8, connection: u64) -> Value {
         let registered = self.registry.register(&self.executor, "e", &key(number)).await;
         assert_eq!(registered.status, 200, "{registered:?}");
         let registered = registered.json();
-        self.relay.executor_up(&registered, generation, connection).await;
+        self.relay
+            .executor_up(&registered, generation(&registered), connection)
+            .await;
+        // `connect` waits until the registry has taken the presence.
+        let reached = self.registry.connect(&self.harness, "e", &key(99)).await;
+        assert_eq!(reached.status, 200, "{reached:?}");
         registered
     }
 

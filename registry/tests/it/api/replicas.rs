@@ -88,6 +88,8 @@ async fn a_relay_moves_to_the_other_registry() {
     let (mut relay, _) = Relay::connect(&one, &token, "boot").await;
     let registered = two.register(&executor, "e", &key(1)).await.json();
     relay.executor_up(&registered, generation(&registered), 1).await;
+    let connected = two.connect(&harness, "e", &key(2)).await;
+    assert_eq!(connected.status, 200, "{connected:?}");
     one.kill().await;
     let connected = two.connect(&harness, "e", &key(2)).await;
     assert_eq!(connected.status, 200, "the lease holds: {connected:?}");

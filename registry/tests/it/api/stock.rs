@@ -81,7 +81,7 @@ async fn an_executor_and_a_harness_meet() {
 #[tokio::test]
 async fn an_authorization_admits_one_stream() {
     let mut world = World::start().await;
-    let registered = world.online(1, 0, 1).await;
+    let registered = world.online(1, 1).await;
     let body = world.granted(2).await;
     let valid = async |body: &Value, stream: Option<&str>| {
         let answer = world.registry.validate(&world.executor, "e", body, stream).await;
@@ -165,7 +165,7 @@ async fn connect_waits_for_the_executor() {
 #[tokio::test]
 async fn a_living_executor_keeps_its_environment() {
     let mut world = World::start().await;
-    let first = world.online(1, 0, 1).await;
+    let first = world.online(1, 1).await;
     let first_generation = generation(&first);
     let mut contend = async |alive: Option<bool>| {
         let answer = async {
@@ -198,7 +198,7 @@ async fn a_living_executor_keeps_its_environment() {
 #[tokio::test]
 async fn a_dead_executor_is_replaced_at_once() {
     let mut world = World::start().await;
-    world.online(1, 0, 1).await;
+    world.online(1, 1).await;
     let answer = async {
         let message = world.relay.hear().await;
         let ToRelay::Probe { probe, .. } = message else {
@@ -216,7 +216,7 @@ async fn a_dead_executor_is_replaced_at_once() {
 #[tokio::test]
 async fn the_same_executor_registers_again_without_a_probe() {
     let mut world = World::start().await;
-    let first = world.online(1, 0, 1).await;
+    let first = world.online(1, 1).await;
     let second = world.registry.register(&world.executor, "e", &key(1)).await.json();
     assert_eq!(generation(&second), generation(&first) + 1);
     assert_eq!(supersede(&world.relay.hear().await), generation(&second));

@@ -10,25 +10,25 @@ use tokio::time::timeout;
 
 /// An answer.
 #[derive(Debug)]
-pub struct Answer {
-    pub status: u16,
-    pub head: String,
-    pub body: String,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
 }
 
 impl Answer {
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
     /// The error code, with the shape of the body checked.
-    pub fn code(&self) -> String {
+    pub(crate) fn code(&self) -> String {
         let json = self.json();
         assert!(json["error"]["message"].is_string(), "{self:?}");
         json["error"]["code"].as_str().unwrap().to_owned()
     }
 
-    pub fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.head
             .lines()
             .filter_map(|line| line.split_once(':'))
@@ -38,7 +38,7 @@ impl Answer {
 }
 
 /// Sends bytes as they are and reads until the server closes.
-pub async fn raw(addr: SocketAddr, request: &[u8]) -> Option<Answer> {
+pub(crate) async fn raw(addr: SocketAddr, request: &[u8]) -> Option<Answer> {
     let mut socket = TcpStream::connect(addr).await.unwrap();
     // The server may answer and close before it read everything.
     let _ = socket.write_all(request).await;
@@ -46,7 +46,7 @@ pub async fn raw(addr: SocketAddr, request: &[u8]) -> Option<Answer> {
 }
 
 /// Reads an answer until the server closes.
-pub async fn read(socket: &mut TcpStream) -> Option<Answer> {
+pub(crate) async fn read(socket: &mut TcpStream) -> Option<Answer> {
     let mut bytes = Vec::new();
     // A reset after the answer is as good as an end.
     let _ = timeout(Duration::from_secs(30), socket.read_to_end(&mut bytes))
@@ -62,7 +62,7 @@ pub async fn read(socket: &mut TcpStream) -> Option<Answer> {
 }
 
 /// Sends a request. `headers` are whole lines.
-pub async fn send(addr: SocketAddr, method: &str, path: &str, headers: &[String], body: &str) -> Answer {
+pub(crate) async fn send(addr: SocketAddr, method: &str, path: &str, headers: &[String], body: &str) -> Answer {
     let mut request = format!("{method} {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n");
     for header in headers {
         request.push_str(header);

@@ -1,20 +1,20 @@
 //! What the tests share: databases, the real binary, an HTTP client that can misbehave, and a relay's end of the
 //! control connection.
 
-pub mod http;
-pub mod postgres;
-pub mod registry;
-pub mod relay;
+pub(crate) mod http;
+pub(crate) mod postgres;
+pub(crate) mod registry;
+pub(crate) mod relay;
 
 use std::time::{Duration, Instant};
 
 use rendezvous_wire::key::PublicKey;
 
 /// Longest wait for anything that should happen soon.
-pub const SOON: Duration = Duration::from_secs(20);
+pub(crate) const SOON: Duration = Duration::from_secs(20);
 
 /// A key that differs from those of other numbers.
-pub fn key(number: u8) -> PublicKey {
+pub(crate) fn key(number: u8) -> PublicKey {
     PublicKey {
         x25519: [number; 32],
         mlkem768: Box::new([number; 1184]),
@@ -22,7 +22,7 @@ pub fn key(number: u8) -> PublicKey {
 }
 
 /// Asks until the answer is yes.
-pub async fn eventually<F: Future<Output = bool>>(what: &str, mut ask: impl FnMut() -> F) {
+pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, mut ask: impl FnMut() -> F) {
     let start = Instant::now();
     while !ask().await {
         assert!(start.elapsed() < SOON, "not in time: {what}");

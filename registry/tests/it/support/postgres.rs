@@ -18,7 +18,7 @@ struct Server {
 }
 
 /// The URL of a new, empty database.
-pub fn database() -> String {
+pub(crate) fn database() -> String {
     let server = SERVER.get_or_init(start);
     let name = format!("test_{}", DATABASES.fetch_add(1, Ordering::Relaxed));
     let created = server.client("createdb").arg(&name).status().unwrap();

@@ -17,13 +17,13 @@ use super::{SOON, postgres};
 
 /// Where a registry keeps its rows; lives as long as the last user.
 #[derive(Clone, Debug)]
-pub struct Database {
-    pub url: String,
+pub(crate) struct Database {
+    pub(crate) url: String,
     _dir: Option<Arc<TempDir>>,
 }
 
 impl Database {
-    pub fn sqlite() -> Self {
+    pub(crate) fn sqlite() -> Self {
         let dir = TempDir::new().unwrap();
         Self {
             url: format!("sqlite://{}", dir.path().join("registry.db").display()),
@@ -31,7 +31,7 @@ impl Database {
         }
     }
 
-    pub fn postgres() -> Self {
+    pub(crate) fn postgres() -> Self {
         Self {
             url: postgres::database(),
             _dir: None,
@@ -39,7 +39,7 @@ impl Database {
     }
 
     /// Runs a management command.
-    pub async fn command(&self, args: &[&str]) -> Output {
+    pub(crate) async fn command(&self, args: &[&str]) -> Output {
         Command::new(env!("CARGO_BIN_EXE_registry"))
             .args(args)
             .args(["--database", &self.url])
@@ -49,23 +49,23 @@ impl Database {
     }
 
     /// Runs a management command that must succeed; returns its output without the last line feed.
-    pub async fn run(&self, args: &[&str]) -> String {
+    pub(crate) async fn run(&self, args: &[&str]) -> String {
         let output = self.command(args).await;
         assert!(output.status.success(), "{args:?}: {output:?}");
         String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
     }
 
-    pub async fn environment(&self, id: &str) {
+    pub(crate) async fn environment(&self, id: &str) {
         self.run(&["environment", "create", id]).await;
     }
 
     /// A new credential for everything.
-    pub async fn token(&self, role: &str) -> String {
+    pub(crate) async fn token(&self, role: &str) -> String {
         self.run(&["credential", "create", "--role", role]).await
     }
 
     /// A new credential: its token and its id.
-    pub async fn credential(&self, args: &[&str]) -> (String, String) {
+    pub(crate) async fn credential(&self, args: &[&str]) -> (String, String) {
         let args = [&["credential", "create", "--json", "--role"], args].concat();
         let json: Value = serde_json::from_str(&self.run(&args).await).unwrap();
         let text = |name: &str| json[name].as_str().unwrap().to_owned();
@@ -75,14 +75,14 @@ impl Database {
 
 /// A running `registry serve`, killed when dropped.
 #[derive(Debug)]
-pub struct Registry {
-    pub addr: SocketAddr,
-    pub database: Database,
+pub(crate) struct Registry {
+    pub(crate) addr: SocketAddr,
+    pub(crate) database: Database,
     child: Child,
 }
 
 impl Registry {
-    pub async fn start(database: &Database, args: &[&str]) -> Self {
+    pub(crate) async fn start(database: &Database, args: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_registry"))
             .args(["serve", "--listen", "127.0.0.1:0", "--database", &database.url])
             .args(args)
@@ -103,41 +103,41 @@ impl Registry {
         }
     }
 
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id().unwrap()
     }
 
     /// SIGKILL.
-    pub async fn kill(mut self) {
+    pub(crate) async fn kill(mut self) {
         self.child.kill().await.unwrap();
     }
 
     /// SIGTERM, and the exit code.
-    pub async fn stop(mut self) -> Option<i32> {
+    pub(crate) async fn stop(mut self) -> Option<i32> {
         let pid = self.pid().to_string();
         assert!(Command::new("kill").arg(pid).status().await.unwrap().success());
         timeout(SOON, self.child.wait()).await.unwrap().unwrap().code()
     }
 
-    pub async fn call(&self, token: &str, method: &str, path: &str, body: &str) -> Answer {
+    pub(crate) async fn call(&self, token: &str, method: &str, path: &str, body: &str) -> Answer {
         let headers = [format!("authorization: Bearer {token}")];
         http::send(self.addr, method, path, &headers, body).await
     }
 
-    pub async fn register(&self, token: &str, environment: &str, key: &PublicKey) -> Answer {
+    pub(crate) async fn register(&self, token: &str, environment: &str, key: &PublicKey) -> Answer {
         let body = json!({"security_profile": "noise_hybrid_ik_v1", "executor_public_key": key}).to_string();
         let path = format!("/cloud/environment/{environment}/register");
         self.call(token, "POST", &path, &body).await
     }
 
-    pub async fn connect(&self, token: &str, environment: &str, key: &PublicKey) -> Answer {
+    pub(crate) async fn connect(&self, token: &str, environment: &str, key: &PublicKey) -> Answer {
         let body = json!({"harness_public_key": key}).to_string();
         let path = format!("/cloud/environment/{environment}/connect");
         self.call(token, "POST", &path, &body).await
     }
 
     /// `stream` is the header's value; `None` leaves the header out.
-    pub async fn validate(&self, token: &str, environment: &str, body: &Value, stream: Option<&str>) -> Answer {
+    pub(crate) async fn validate(&self, token: &str, environment: &str, body: &Value, stream: Option<&str>) -> Answer {
         let mut headers = vec![format!("authorization: Bearer {token}")];
         headers.extend(stream.map(|stream| format!("x-codex-noise-stream-id: {stream}")));
         let path = format!("/cloud/environment/{environment}/validate");
@@ -146,7 +146,7 @@ impl Registry {
 }
 
 /// A file that only its owner may read.
-pub fn mode(path: &Path) -> u32 {
+pub(crate) fn mode(path: &Path) -> u32 {
     use std::os::unix::fs::PermissionsExt as _;
     std::fs::metadata(path).unwrap().permissions().mode() & 0o777
 }

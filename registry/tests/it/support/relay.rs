@@ -17,14 +17,14 @@ use super::SOON;
 use super::registry::Registry;
 
 #[derive(Debug)]
-pub struct Relay {
-    pub boot_id: BootId,
-    pub socket: WebSocketStream<TcpStream>,
+pub(crate) struct Relay {
+    pub(crate) boot_id: BootId,
+    pub(crate) socket: WebSocketStream<TcpStream>,
 }
 
 impl Relay {
     /// Opens the connection without saying anything.
-    pub async fn dial(registry: &Registry, token: &str) -> Result<WebSocketStream<TcpStream>, Error> {
+    pub(crate) async fn dial(registry: &Registry, token: &str) -> Result<WebSocketStream<TcpStream>, Error> {
         let tcp = TcpStream::connect(registry.addr).await.unwrap();
         let mut request = format!("ws://{}/v1/relay/control", registry.addr)
             .into_client_request()
@@ -35,7 +35,7 @@ impl Relay {
     }
 
     /// Says hello and takes the welcome.
-    pub async fn connect(registry: &Registry, token: &str, boot_id: &str) -> (Self, ToRelay) {
+    pub(crate) async fn connect(registry: &Registry, token: &str, boot_id: &str) -> (Self, ToRelay) {
         let mut relay = Self {
             boot_id: BootId::new(boot_id).unwrap(),
             socket: Self::dial(registry, token).await.unwrap(),
@@ -46,7 +46,7 @@ impl Relay {
         (relay, welcome)
     }
 
-    pub async fn hello(&mut self) {
+    pub(crate) async fn hello(&mut self) {
         let hello = FromRelay::Hello {
             boot_id: self.boot_id.clone(),
             public_url: format!("wss://{}.example/base/", self.boot_id),
@@ -55,13 +55,13 @@ impl Relay {
         self.say(&hello).await;
     }
 
-    pub async fn say(&mut self, message: &FromRelay) {
+    pub(crate) async fn say(&mut self, message: &FromRelay) {
         let text = serde_json::to_string(message).unwrap();
         self.socket.send(Message::text(text)).await.unwrap();
     }
 
     /// The next message.
-    pub async fn hear(&mut self) -> ToRelay {
+    pub(crate) async fn hear(&mut self) -> ToRelay {
         loop {
             match timeout(SOON, self.socket.next()).await.expect("a message in time") {
                 Some(Ok(Message::Text(text))) => return serde_json::from_str(&text).unwrap(),
@@ -72,13 +72,13 @@ impl Relay {
     }
 
     /// Nothing comes for a while.
-    pub async fn hears_nothing(&mut self) {
+    pub(crate) async fn hears_nothing(&mut self) {
         let heard = timeout(Duration::from_millis(700), self.socket.next()).await;
         assert!(heard.is_err(), "{heard:?}");
     }
 
     /// How the registry closed.
-    pub async fn closed(&mut self) -> Option<CloseFrame> {
+    pub(crate) async fn closed(&mut self) -> Option<CloseFrame> {
         loop {
             match timeout(SOON, self.socket.next()).await.expect("a close in time") {
                 Some(Ok(Message::Close(frame))) => return frame,
@@ -89,7 +89,7 @@ impl Relay {
     }
 
     /// The executor that was registered with this answer connects.
-    pub async fn executor_up(&mut self, registered: &Value, generation: u64, connection: u64) -> Presence {
+    pub(crate) async fn executor_up(&mut self, registered: &Value, generation: u64, connection: u64) -> Presence {
         let text = |name: &str| registered[name].as_str().unwrap();
         let presence = Presence {
             environment: EnvironmentId::new(text("environment_id")).unwrap(),

@@ -37,10 +37,12 @@ pub const CORE: [&str; 11] = [
 /// Patterns of names that are dropped unless the policy ignores them.
 pub const DEFAULT_EXCLUDES: [&str; 3] = ["*KEY*", "*SECRET*", "*TOKEN*"];
 
-/// Names that no child inherits, whatever the policy: credentials of the executor and of the agents around it.
-pub const NOT_INHERITED: [&str; 8] = [
-    "EXECUTOR_TOKEN",
-    "CODEX_API_KEY",
+/// Names that no child inherits, whatever the policy: the executor's own credentials. A caller may set them.
+pub const NOT_INHERITED: [&str; 2] = ["EXECUTOR_TOKEN", "CODEX_API_KEY"];
+
+/// Names that no child gets under a policy, not even from the caller: credentials of the agents around an executor, as
+/// stock executors strip them.
+pub const STRIPPED: [&str; 6] = [
     "CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN",
     "CODEX_EXEC_SERVER_EXIT_ON_STDIN_CLOSE",
     "NODE_REPL_AUTH_TOKEN",
@@ -50,7 +52,7 @@ pub const NOT_INHERITED: [&str; 8] = [
 ];
 
 /// Makes a child's whole environment: nothing but `overlay` without a policy, else what the policy makes of `own`, with
-/// `overlay` on top. An overlay is the caller's own word, so it may set any name.
+/// `overlay` on top and [`STRIPPED`] taken out.
 pub fn compose(
     own: impl IntoIterator<Item = (OsString, OsString)>,
     policy: Option<&Policy>,
@@ -58,17 +60,20 @@ pub fn compose(
 ) -> Vec<(OsString, OsString)> {
     let mut variables = policy.map_or_else(BTreeMap::new, |policy| policy.apply(own));
     variables.extend(overlay);
+    if policy.is_some() {
+        variables.retain(|name, _| !is_one_of(&STRIPPED, name));
+    }
     variables.into_iter().collect()
 }
 
 impl Policy {
     fn apply(&self, own: impl IntoIterator<Item = (OsString, OsString)>) -> BTreeMap<OsString, OsString> {
         let mut variables: BTreeMap<_, _> = own.into_iter().filter(|(name, _)| self.inherits(name)).collect();
+        variables.retain(|name, _| !is_one_of(&NOT_INHERITED, name));
         variables.extend(self.set.iter().map(|(name, value)| (name.into(), value.into())));
         if !self.include_only.is_empty() {
             variables.retain(|name, _| matches_any(&self.include_only, name));
         }
-        variables.retain(|name, _| !is_one_of(&NOT_INHERITED, name));
         variables
     }
 
@@ -188,7 +193,10 @@ mod tests {
         assert_eq!(names(&careful), ["EDITOR", "Home", "PATH"]);
         let policy = Policy {
             exclude: vec!["edit?r".into(), "git*".into()],
-            set: BTreeMap::from([("EDITOR".into(), "ed".into()), ("EXECUTOR_TOKEN".into(), "x".into())]),
+            set: BTreeMap::from([
+                ("EDITOR".into(), "ed".into()),
+                ("NODE_REPL_AUTH_TOKEN".into(), "x".into()),
+            ]),
             ..policy()
         };
         assert_eq!(names(&policy), ["AWS_SECRET_ACCESS", "EDITOR", "Home", "PATH"]);
@@ -200,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn the_overlay_wins() {
+    fn the_overlay_wins_but_for_agents_credentials() {
         let policy = Policy {
             inherit: Inherit::Core,
             ..policy()
@@ -208,7 +216,11 @@ mod tests {
         let result = compose(
             pairs(&OWN),
             Some(&policy),
-            pairs(&[("PATH", "/mine"), ("EXECUTOR_TOKEN", "mine")]),
+            pairs(&[
+                ("PATH", "/mine"),
+                ("EXECUTOR_TOKEN", "mine"),
+                ("openai_identity_token_file", "x"),
+            ]),
         );
         assert_eq!(
             result,

@@ -30,7 +30,7 @@ pub struct WalkOptions {
     pub max_directories: usize,
     /// Entries to look at, 1 to 50 000.
     pub max_entries: usize,
-    /// Enter directories behind symbolic links too, each directory once.
+    /// Enter directories behind symbolic links too, each directory once. Links to nothing are passed over.
     pub follow_directory_symlinks: bool,
     /// Do not enter directories whose name begins with a dot.
     pub prune_hidden_directories: bool,
@@ -161,6 +161,7 @@ impl Walker {
             Ok(_link) => match path.metadata() {
                 Ok(target) if target.is_dir() => target,
                 Ok(_other) => return Some(()),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Some(()),
                 Err(error) => return self.problem(path, &error),
             },
             Err(error) => return self.problem(path, &error),

@@ -232,7 +232,7 @@ impl ProcessControl {
     }
 
     /// Writes to stdin, and returns when the executor has queued the bytes. Cut larger inputs into pieces of
-    /// [`stdin::CHUNK`](crate::stdin::CHUNK). Repeated by itself after a lost connection, without writing twice.
+    /// [`stdin::CHUNK`]. Repeated by itself after a lost connection, without writing twice.
     ///
     /// # Errors
     ///

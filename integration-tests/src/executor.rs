@@ -109,22 +109,15 @@ pub fn ours(cx: &Context, options: &Options) -> Result<Command> {
     Ok(command.env("HOME", cx.folder()).env("TMPDIR", temporary))
 }
 
-/// Starts an executor that listens on loopback and serves without registry and relay; gives its URL.
+/// Starts a stock executor that listens on loopback and serves without registry and relay; gives its URL.
 ///
 /// # Errors
 ///
 /// It does not listen.
-pub async fn listen(cx: &Context, end: End, workspace: &Path, content: &Path) -> Result<(Program, String)> {
-    let command = match end {
-        End::Ours => Command::new(binaries::ours("executor")?).env("HOME", cx.folder()),
-        End::Stock(version) => stock::listener(cx, version, "executor")?,
-    };
-    let temporary = cx.subfolder("executor-tmp")?;
-    let listen: &[&str] = match end {
-        End::Ours => &["--listen", "ws://127.0.0.1:0"],
-        End::Stock(_) => &["exec-server", "--listen", "ws://127.0.0.1:0"],
-    };
-    let command = command.args(listen).env("TMPDIR", temporary).env(MARK.0, MARK.1);
+pub async fn listen(cx: &Context, version: Version, workspace: &Path, content: &Path) -> Result<(Program, String)> {
+    let command = stock::listener(cx, version, "executor")?
+        .args(["exec-server", "--listen", "ws://127.0.0.1:0"])
+        .env(MARK.0, MARK.1);
     let mut program = Program::start(cx, "executor", machine(command, workspace, content))?;
     let rest = program.line("ws://", wait::SOON).await?;
     Ok((program, format!("ws://{}", rest.trim())))

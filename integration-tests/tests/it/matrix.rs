@@ -162,23 +162,13 @@ pub(crate) fn cases() -> Vec<Case> {
     cases
 }
 
-/// The agent's tools without registry and relay: what the stock ends do between themselves is the measure for ours.
+/// The agent's tools between the stock ends alone: the measure for everything else.
 pub(crate) fn direct_cases() -> Vec<Case> {
-    let mut cases = Vec::new();
-    for version in Version::ALL {
-        for executor in [End::Stock(version), End::Ours] {
-            let name = format!("direct::{}::{}::tools", End::Stock(version).name(), executor.name());
-            let when = if executor == End::Ours {
-                When::Always
-            } else {
-                When::Full
-            };
-            cases.push(Case::new(name, when, move |cx| {
-                agent::tools::play_direct(cx, version, executor)
-            }));
-        }
-    }
-    cases
+    let case = |version: Version| {
+        let name = format!("direct::{}::tools", End::Stock(version).name());
+        Case::new(name, When::Full, move |cx| agent::tools::play_direct(cx, version))
+    };
+    Version::ALL.map(case).into()
 }
 
 impl Core {

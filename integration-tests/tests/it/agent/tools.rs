@@ -32,11 +32,11 @@ pub(crate) async fn play(cx: Context, version: Version, executor: End) -> Result
     judge(&model, &site.content)
 }
 
-/// The same without registry and relay: what the stock harness sees at an executor that listens.
-pub(crate) async fn play_direct(cx: Context, version: Version, executor: End) -> Result<()> {
+/// The same between the stock ends alone, without registry and relay.
+pub(crate) async fn play_direct(cx: Context, version: Version) -> Result<()> {
     let (workspace, content) = (cx.subfolder("workspace")?, cx.subfolder("far-content")?);
     prepare(&content)?;
-    let (_executor, url) = executor::listen(&cx, executor, &workspace, &content).await?;
+    let (_executor, url) = executor::listen(&cx, version, &workspace, &content).await?;
     let model = Model::play(script()).await?;
     let mut harness = stock::harness(&cx, version, "harness", &Way::Direct(&url), &workspace, &model)?;
     stock::finish(&mut harness).await?;

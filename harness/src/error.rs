@@ -49,7 +49,7 @@ pub enum HarnessError {
     #[error("connection lost while `{0}` was running; it may or may not have taken effect")]
     OutcomeUnknown(&'static str),
     /// The executor dropped events of the process before they could be read again, or numbered them wrongly.
-    #[error("output of the process is lost: {0}")]
+    #[error("output of the process is lost")]
     Events(#[from] OrderError),
     /// The executor does not know the process any more.
     #[error("the executor has lost the process: {0}")]

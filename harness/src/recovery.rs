@@ -138,7 +138,7 @@ mod tests {
         );
         let longest = delays(Policy::LOST, u64::MAX);
         assert_eq!(longest[..3], [750, 1500, 3000]);
-        assert_eq!(longest[5], 7500);
+        assert_eq!(longest[5], 7499);
     }
 
     #[test]

@@ -68,9 +68,17 @@ async fn execute(harness: Harness, mut spec: ProcessSpec) -> Result<Outcome, Fai
         spec.stdin = Stdin::Pipe;
     }
     let tty = spec.tty;
+    let program: String = spec
+        .argv
+        .first()
+        .map(|name| name.escape_debug().collect())
+        .unwrap_or_default();
     let mut signals = Signals::new().map_err(Failure::runtime)?;
     let mut process = tokio::select! {
-        process = harness.start(spec) => process?,
+        process = harness.start(spec) => process.map_err(|error| Failure {
+            code: error.exit_code(),
+            error: anyhow::Error::new(error).context(format!("cannot start `{program}`")),
+        })?,
         signal = signals.next() => return Ok(Outcome::signalled(signal.number())),
     };
     let _raw = if tty {

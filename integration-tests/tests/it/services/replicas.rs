@@ -1,11 +1,13 @@
-//! Two registries on one PostgreSQL, each with a relay: whoever is asked, the answer leads to the executor.
+//! Two registries on one PostgreSQL and a relay of one of them: whoever is asked, the answer leads to the executor.
 
 use anyhow::{Result, ensure};
 use rendezvous_integration_tests::Context;
 use rendezvous_integration_tests::executor;
 use rendezvous_integration_tests::harness::Access;
+use rendezvous_integration_tests::link::Link;
 use rendezvous_integration_tests::postgres::Postgres;
 use rendezvous_integration_tests::registry::{self, Registry, Role};
+use rendezvous_integration_tests::relay::{self, Relay};
 use rendezvous_integration_tests::site::ENVIRONMENT;
 
 use crate::ours::shell;
@@ -16,7 +18,6 @@ pub(crate) async fn serve_one_environment(cx: Context) -> Result<()> {
         let options = registry::Options {
             name: name.into(),
             database: Some(postgres.url()),
-            embedded_relay: true,
             ..registry::Options::default()
         };
         Registry::start(&cx, options).await
@@ -24,6 +25,11 @@ pub(crate) async fn serve_one_environment(cx: Context) -> Result<()> {
     // Both find an empty database: the migrations must not trip over each other.
     let (one, two) = tokio::try_join!(start("registry one"), start("registry two"))?;
     one.environment(ENVIRONMENT).await?;
+    let relay_token = one.credential(Role::Relay, None).await?;
+    let link = Link::bind().await?;
+    let relay = relay::Options::new(two.url(), &relay_token, &format!("ws://{}", link.address()));
+    let relay = Relay::start(&cx, relay).await?;
+    link.lead_to(relay.address()?);
     let executor_token = two.credential(Role::Executor, Some(ENVIRONMENT)).await?;
     let harness_token = one.credential(Role::Harness, Some(ENVIRONMENT)).await?;
 
@@ -57,7 +63,7 @@ pub(crate) async fn serve_one_environment(cx: Context) -> Result<()> {
     let finished = shell(&cx, &access(&one), "hostname").await?.success()?;
     ensure!(finished.text().trim() == executor::HOST_NAME, "{}", finished.text());
 
-    // One replica dies; the one that holds the executor goes on.
+    // One replica dies; the other goes on.
     drop(one);
     let finished = shell(&cx, &access(&two), "hostname").await?.success()?;
     ensure!(finished.text().trim() == executor::HOST_NAME, "{}", finished.text());

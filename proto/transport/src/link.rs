@@ -164,6 +164,8 @@ pub struct Link<S = Socket> {
     burst: u32,
     ahead: VecDeque<Bytes>,
     ahead_bytes: usize,
+    /// How the peer ended the connection, while messages from before are still to be delivered.
+    ended: Option<LinkError>,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
@@ -184,6 +186,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
             burst: 0,
             ahead: VecDeque::new(),
             ahead_bytes: 0,
+            ended: None,
         }
     }
 
@@ -268,7 +271,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
     }
 
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Event, LinkError>> {
-        let share_used = self.burst >= MAX_BURST;
+        let share_used = self.burst >= MAX_BURST && self.ended.is_none();
         if !share_used && let Poll::Ready(message) = self.poll_message(cx)? {
             self.burst += 1;
             return Poll::Ready(Ok(Event::Message(message)));
@@ -287,12 +290,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
     }
 
     fn poll_idle(&mut self, cx: &mut Context<'_>) -> Poll<Result<Infallible, LinkError>> {
-        while self.ahead_bytes < READ_AHEAD {
-            let Poll::Ready(message) = self.poll_socket(cx)? else {
-                break;
+        while self.ended.is_none() && self.ahead_bytes < READ_AHEAD {
+            match self.poll_socket(cx) {
+                Poll::Ready(Ok(message)) => {
+                    self.ahead_bytes += message.len();
+                    self.ahead.push_back(message);
+                }
+                Poll::Ready(Err(error)) => self.ended = Some(error),
+                Poll::Pending => break,
+            }
+        }
+        if self.ended.is_some() {
+            // What the peer sent before it left is delivered before its end is.
+            return match self.ended.take_if(|_| self.ahead.is_empty()) {
+                Some(error) => Poll::Ready(Err(error)),
+                None => Poll::Pending,
             };
-            self.ahead_bytes += message.len();
-            self.ahead.push_back(message);
         }
         let _ = self.poll_write(cx)?;
         let unanswered = if self.ahead_bytes < READ_AHEAD {
@@ -308,6 +321,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
         if let Some(message) = self.ahead.pop_front() {
             self.ahead_bytes -= message.len();
             return Poll::Ready(Ok(message));
+        }
+        if let Some(error) = self.ended.take() {
+            return Poll::Ready(Err(error));
         }
         self.poll_socket(cx)
     }

@@ -9,9 +9,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::{SinkExt as _, StreamExt as _};
 use rendezvous_wire::control::{FromRelay, ToRelay};
+use rendezvous_wire::reason::{self, close};
 use rendezvous_wire::secret::Secret;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::{Error as WsError, Message};
 use tokio_util::sync::CancellationToken;
 use url::Url;
@@ -31,6 +33,11 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time between two pings to the registry; after twice that without a word the connection is given up.
 const PING: Duration = Duration::from_secs(5);
 
+/// Longest goodbye to the registry.
+const FAREWELL: Duration = Duration::from_secs(2);
+/// After so long without a message there is nothing left to tell.
+const QUIET: Duration = Duration::from_millis(100);
+
 /// Where the registry is and how to speak to it.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -44,7 +51,7 @@ pub struct Options {
     pub allow_insecure: bool,
 }
 
-/// Why one connection ended. All of them are worth another attempt.
+/// Why one connection ended. All but the relay's own stop are worth another attempt.
 #[derive(Debug, thiserror::Error)]
 enum Ended {
     #[error("cannot connect")]
@@ -53,6 +60,8 @@ enum Ended {
     Broken(#[from] WsError),
     #[error("the registry ended the control connection")]
     Closed,
+    #[error("the relay stops")]
+    Stopped,
     #[error("the registry does not answer")]
     Silent,
     #[error("the registry sent a malformed message")]
@@ -64,10 +73,10 @@ pub async fn run(relay: Relay, registry: Registry, stop: CancellationToken) {
     let mut pause = BACKOFF.0;
     loop {
         let started = Instant::now();
-        let Err(ended) = tokio::select! {
-            () = stop.cancelled() => return,
-            result = connection(&relay, &registry) => result,
-        };
+        let Err(ended) = connection(&relay, &registry, &stop).await;
+        if stop.is_cancelled() {
+            return;
+        }
         if started.elapsed() >= STABLE {
             pause = BACKOFF.0;
         }
@@ -92,8 +101,11 @@ fn jitter(pause: Duration) -> Duration {
     pause.mul_f64(0.5 + 0.5 * f64::from(random) / f64::from(u32::MAX))
 }
 
-async fn connection(relay: &Relay, registry: &Registry) -> Result<Infallible, Ended> {
-    let socket = registry.dial().await?;
+async fn connection(relay: &Relay, registry: &Registry, stop: &CancellationToken) -> Result<Infallible, Ended> {
+    let socket = tokio::select! {
+        () = stop.cancelled() => return Err(Ended::Stopped),
+        socket = registry.dial() => socket?,
+    };
     tracing::info!(registry = registry.origin(), "control connection is up");
     let (to_registry, outgoing) = mpsc::channel(CHANNEL);
     let (incoming, from_registry) = mpsc::channel(CHANNEL);
@@ -103,7 +115,7 @@ async fn connection(relay: &Relay, registry: &Registry) -> Result<Infallible, En
     };
     tokio::select! {
         () = relay.clone().attach(channel) => Err(Ended::Closed),
-        result = pump(socket, outgoing, incoming) => result,
+        result = pump(socket, outgoing, incoming, stop) => result,
     }
 }
 
@@ -112,11 +124,17 @@ async fn pump(
     mut socket: WebSocket,
     mut outgoing: mpsc::Receiver<FromRelay>,
     incoming: mpsc::Sender<ToRelay>,
+    stop: &CancellationToken,
 ) -> Result<Infallible, Ended> {
     let mut ping = tokio::time::interval_at(Instant::now() + PING, PING);
     let mut heard = Instant::now();
     loop {
         let message = tokio::select! {
+            () = stop.cancelled() => {
+                // A registry that does not take it learns the same when the lease ends.
+                let _ = timeout(FAREWELL, farewell(socket, outgoing)).await;
+                return Err(Ended::Stopped);
+            }
             message = socket.next() => {
                 heard = Instant::now();
                 if let Some(message) = understand(message)? {
@@ -136,6 +154,20 @@ async fn pump(
             .await
             .map_err(|_| Ended::Silent)??;
     }
+}
+
+/// Tells what is still to be told, the executors that left among it, and closes.
+async fn farewell(mut socket: WebSocket, mut outgoing: mpsc::Receiver<FromRelay>) -> Result<(), Ended> {
+    while let Ok(Some(message)) = timeout(QUIET, outgoing.recv()).await {
+        socket.send(Message::text(serde_json::to_string(&message)?)).await?;
+    }
+    let frame = CloseFrame {
+        code: close::GOING_AWAY.into(),
+        reason: reason::DRAINING.into(),
+    };
+    socket.close(Some(frame)).await?;
+    while socket.next().await.is_some_and(|message| message.is_ok()) {}
+    Ok(())
 }
 
 fn understand(message: Option<Result<Message, WsError>>) -> Result<Option<ToRelay>, Ended> {

@@ -257,6 +257,27 @@ async fn idling_keeps_alive_and_loses_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_came_before_the_end_is_delivered_before_it() {
+    let (mut link, mut peer) = pair(4096).await;
+    let peer = tokio::spawn(async move {
+        for index in 0..3_u8 {
+            peer.send(Message::Binary(vec![index].into())).await.expect("send");
+        }
+        peer.close(None).await.expect("close");
+    });
+    tokio::select! {
+        end = link.idle() => panic!("{end:?}"),
+        () = sleep(Duration::from_secs(1)) => {}
+    }
+    peer.await.expect("peer");
+    for index in 0..3_u8 {
+        assert_eq!(link.recv().await.expect("message"), vec![index]);
+    }
+    let error = link.recv().await.expect_err("closed");
+    assert!(matches!(error, LinkError::Closed { .. }), "{error:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn idling_leaves_most_in_the_socket() {
     let (mut link, mut peer) = pair(4096).await;
     let start = Instant::now();

@@ -2,7 +2,7 @@
 //!
 //! * [`process`]: start a program with pipes or a terminal, stream what it writes, signal its group, and learn how it
 //!   ended. [`process::Processes`] is the table of one session.
-//! * [`env`]: the environment of a child, computed from the host's own.
+//! * [`mod@env`]: the environment of a child, computed from the host's own.
 //! * [`files`]: reads, writes, listings, copies and walks, run off the async threads.
 //! * [`shell`]: which shell the user of this machine has.
 //!

@@ -1,6 +1,6 @@
 //! The executor's end of a relay connection: admits harnesses and hands each stream to the application.
 //!
-//! One task owns the link and the [`Acceptor`](rendezvous_channel::Acceptor); validations run beside it. Streams send one
+//! One task owns the link and the [`Acceptor`]; validations run beside it. Streams send one
 //! record each in turn, and everything ready is written with one flush. A stream whose application takes nothing holds up
 //! the reading of the link for [`MAX_PAUSE`] at most and is reset then.
 
@@ -63,7 +63,7 @@ pub struct Request {
 /// Says which harness may use this executor.
 pub trait Validator: Send + Sync + 'static {
     /// Judges one harness. It is given up, and the harness rejected, after
-    /// [`VALIDATION_TIMEOUT`](rendezvous_wire::limits::VALIDATION_TIMEOUT).
+    /// [`VALIDATION_TIMEOUT`].
     fn validate(&self, request: Request) -> impl Future<Output = Verdict> + Send;
 }
 

@@ -45,6 +45,9 @@ pub enum PeekError {
     /// A field with a wire type or number that protobuf does not know, or a known field with the wrong wire type.
     #[error("frame has a malformed field")]
     Field,
+    /// An unknown field of the group type, which proto3 has not: a general decoder skips it, no peer sends it.
+    #[error("frame has a group")]
+    Group,
     /// More top-level fields than any valid frame has.
     #[error("frame has too many fields")]
     TooManyFields,
@@ -107,6 +110,7 @@ pub fn route(buffer: &[u8]) -> Result<Route<'_>, PeekError> {
                 cursor.block()?;
             }
             (_, 5) => cursor.skip(4)?,
+            (_, 3 | 4) => return Err(PeekError::Group),
             _ => return Err(PeekError::Field),
         }
     }

@@ -180,6 +180,15 @@ fn peek_refuses_what_it_cannot_route() {
     assert_eq!(route(&[8, 1].repeat(40)), Err(PeekError::TooManyFields));
 }
 
+/// A decoder skips an unknown group of any depth; the relay does not walk into it.
+#[test]
+fn peek_refuses_groups() {
+    let mut frame = Frame::new(stream(), Body::Heartbeat).to_bytes().to_vec();
+    frame.extend_from_slice(&[13 << 3 | 3, 13 << 3 | 4]);
+    assert_eq!(route(&frame), Err(PeekError::Group));
+    Frame::decode(frame.into()).expect("valid for an endpoint");
+}
+
 #[test]
 fn the_last_of_a_repeated_field_is_the_route() {
     let twice = [

@@ -173,7 +173,7 @@ impl Harness {
         let _ = self.inner.abandoned.send(process.to_owned());
     }
 
-    /// A number that this session has not used yet.
+    /// A number that this client has not used yet.
     pub(crate) fn next_number(&self) -> u64 {
         self.inner.next.fetch_add(1, Ordering::Relaxed)
     }

@@ -12,7 +12,8 @@
 pub const CHUNK: usize = 512 * 1024;
 
 /// `$@` is the command. The copying half sends its process id through the pipe first, one line, so that the other half can
-/// end it; `read` takes that line byte by byte and nothing beyond it. Descriptor 3 is the script's stdin, 4 its stderr: the
+/// end it; `read` takes that line byte by byte and nothing beyond it. A signal may cut that `read` short: it is tried again, so
+/// that the line never becomes the command's input, and then the command is not begun at all. Descriptor 3 is the script's stdin, 4 its stderr: the
 /// command gets it back, the shells' own remarks about ended processes go nowhere.
 const SCRIPT: &str = r#"trap : HUP INT QUIT TERM
 exec 3<&0 4>&2 2>/dev/null
@@ -24,9 +25,15 @@ exec 3<&0 4>&2 2>/dev/null
     dd bs="$n" count=1 iflag=fullblock || break
   done
 } <&3 3<&- | {
-  trap : HUP INT QUIT TERM
+  early=
+  trap 'early=130' INT
+  trap 'early=143' HUP QUIT TERM
   exec 3<&-
-  IFS= read -r feeder
+  IFS= read -r feeder || IFS= read -r feeder || exit "${early:-143}"
+  if [ -n "$early" ]; then
+    kill "$feeder"
+    exit "$early"
+  fi
   (exec "$@" 2>&4 4>&-)
   code=$?
   kill "$feeder"
@@ -116,36 +123,59 @@ mod tests {
         assert_eq!(output.stderr, b"");
     }
 
-    #[test]
-    fn an_interrupt_that_the_command_survives_ends_nothing() {
+    /// The script with a command that tells an interrupt, reads a line, and says whether its input has ended.
+    fn with_trap() -> (std::process::Child, nix::unistd::Pid) {
         use std::os::unix::process::CommandExt as _;
-        let argv = wrap(
-            [
-                "sh",
-                "-c",
-                "trap 'echo int' INT; echo up; read a; echo $a; read b || echo end",
-            ]
-            .map(ToOwned::to_owned)
-            .to_vec(),
-        );
-        let mut child = Command::new(&argv[0])
+        // An interrupt may or may not cut the first `read` short.
+        let script = "trap 'echo int' INT; echo up; read a || read a; echo $a; read b || echo end";
+        let argv = wrap(["sh", "-c", script].map(ToOwned::to_owned).to_vec());
+        let child = Command::new(&argv[0])
             .args(&argv[1..])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .process_group(0)
             .spawn()
             .unwrap();
+        let group = nix::unistd::Pid::from_raw(i32::try_from(child.id()).unwrap());
+        (child, group)
+    }
+
+    #[test]
+    fn an_interrupt_that_the_command_survives_ends_nothing() {
+        let (mut child, group) = with_trap();
         let mut stdin = child.stdin.take().unwrap();
         let mut stdout = child.stdout.take().unwrap();
         let mut up = [0; 3];
         stdout.read_exact(&mut up).unwrap();
-        let group = nix::unistd::Pid::from_raw(i32::try_from(child.id()).unwrap());
         nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGINT).unwrap();
+        let mut told = [0; 4];
+        stdout.read_exact(&mut told).unwrap();
+        assert_eq!(told, *b"int\n");
         stdin.write_all(b"3\nhi\n0\n").unwrap();
         let mut got = String::new();
         stdout.read_to_string(&mut got).unwrap();
-        assert!(got.contains("int"), "{got}");
-        assert!(got.ends_with("hi\nend\n"), "{got}");
+        assert_eq!(got, "hi\nend\n");
         assert!(child.wait().unwrap().success());
+    }
+
+    #[test]
+    fn an_interrupt_at_any_moment_of_the_start_ends_cleanly() {
+        for delay in (0..200).map(|step| std::time::Duration::from_micros(20 * step)) {
+            let (mut child, group) = with_trap();
+            let mut stdin = child.stdin.take().unwrap();
+            let mut stdout = child.stdout.take().unwrap();
+            std::thread::sleep(delay);
+            nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGINT).unwrap();
+            // The script may be gone already; its input stays open, as an executor's does.
+            let _ = stdin.write_all(b"3\nhi\n0\n");
+            let mut got = String::new();
+            stdout.read_to_string(&mut got).unwrap();
+            let status = child.wait().unwrap();
+            if status.success() {
+                assert!(got.ends_with("hi\nend\n"), "{got} after {delay:?}");
+            } else {
+                assert!(!got.contains("hi"), "{got} after {delay:?}, {status}");
+            }
+        }
     }
 }

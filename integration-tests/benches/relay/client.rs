@@ -13,10 +13,11 @@ use rendezvous_wire::id::StreamId;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Opens a WebSocket over `stream`; `target` is path and query.
-pub(crate) fn upgrade<S: Read + Write>(mut stream: S, target: &str) -> anyhow::Result<S> {
+pub(crate) fn upgrade<S: Read + Write>(mut stream: S, target: &str, protocol: Option<&str>) -> anyhow::Result<S> {
+    let protocol = protocol.map_or_else(String::new, |name| format!("sec-websocket-protocol: {name}\r\n"));
     let request = format!(
         "GET {target} HTTP/1.1\r\nhost: relay\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
-         sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+         sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n{protocol}\r\n"
     );
     stream.write_all(request.as_bytes())?;
     let mut head = Vec::new();
@@ -39,6 +40,25 @@ pub(crate) fn connect(address: SocketAddr) -> anyhow::Result<TcpStream> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     Ok(stream)
+}
+
+/// Whom a message is for, as the forwarder wants to be told.
+#[derive(Clone)]
+pub(crate) enum Peer {
+    /// Whoever is at the other end of a stream of ours.
+    Stream(String),
+    /// An endpoint of iroh's.
+    Endpoint([u8; 32]),
+}
+
+impl Peer {
+    /// A message for the peer of exactly `len` bytes, as it stands in a WebSocket frame.
+    pub(crate) fn message(&self, len: usize) -> Bytes {
+        match self {
+            Self::Stream(stream) => data(stream, len),
+            Self::Endpoint(key) => crate::iroh::datagram(key, len),
+        }
+    }
 }
 
 /// A data frame of `stream` whose relay frame has exactly `len` bytes.

@@ -14,9 +14,13 @@
 )]
 
 mod client;
+mod forwarders;
+mod iroh;
 mod measure;
 mod peers;
+mod perf;
 mod registry;
+mod window;
 
 use std::process::ExitCode;
 
@@ -39,7 +43,7 @@ fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1).filter(|argument| argument != "--bench");
     if let Some(role) = arguments.next() {
         // A forwarder, started by ourselves.
-        return peers::serve(&role, arguments);
+        return forwarders::serve(&role, arguments);
     }
     match run() {
         Ok(()) => ExitCode::SUCCESS,
@@ -58,7 +62,7 @@ fn run() -> anyhow::Result<()> {
         .unwrap_or(1.0);
     let only = std::env::var("BENCH_ONLY").ok();
     let mut rows = Vec::new();
-    for kind in [Kind::Copy, Kind::Haproxy, Kind::Naive, Kind::Relay] {
+    for kind in [Kind::Copy, Kind::Haproxy, Kind::Naive, Kind::Iroh, Kind::Relay] {
         if only
             .as_deref()
             .is_some_and(|only| !only.split(',').any(|name| name == kind.name()))
@@ -67,6 +71,10 @@ fn run() -> anyhow::Result<()> {
         }
         if kind == Kind::Haproxy && !peers::has_haproxy() {
             println!("haproxy is not installed: left out");
+            continue;
+        }
+        if kind == Kind::Iroh && iroh::binary().is_none() {
+            println!("iroh-relay is not there: left out");
             continue;
         }
         let mut row = Row {
@@ -94,8 +102,11 @@ fn run() -> anyhow::Result<()> {
         print(&row);
         rows.push(row);
     }
+    if rows.is_empty() {
+        return Ok(());
+    }
     println!(
-        "\n| forwarder | 60 KiB Gbit/s | CPU s/GB | 1200 B k/s | CPU us/frame | 200 B p50 us | p99 us | kB/idle | kB/idle TLS | accepts/s |"
+        "\n| forwarder | 60 KiB Gbit/s | CPU s/GB | 1200 B k/s | CPU µs/frame | 200 B p50 µs | p99 µs | kB/idle | kB/idle TLS | connections/s |"
     );
     println!("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|");
     rows.iter().for_each(table);

@@ -5,17 +5,21 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
+use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use rendezvous_wire::ticket::Role;
 
-use crate::client::{connect, data, masked, read_frame, upgrade};
-use crate::peers::{Forwarder, Kind};
+use crate::client::{connect, data, masked, read_frame};
+use crate::peers::{Forwarder, Kind, Opening};
+use crate::perf::Perf;
+use crate::window::Window;
 
 /// Bytes that are prepared before the clock starts and written again and again.
 const BLOCK: usize = 1 << 20;
+/// Frames under way at most: `iroh-relay` drops what is beyond 512 for one receiver.
+const WINDOW: usize = 448;
 
 /// One stream, one direction.
 pub(crate) struct Throughput {
@@ -60,32 +64,39 @@ impl fmt::Display for Throughput {
 fn lost(kind: Kind) -> usize {
     match kind {
         Kind::Copy | Kind::Haproxy => 0,
-        Kind::Naive | Kind::Relay => 4,
+        Kind::Naive | Kind::Iroh | Kind::Relay => 4,
     }
 }
 
 /// Frames of `size` bytes from harness to executor, `total` bytes in all.
 pub(crate) fn throughput(forwarder: &mut Forwarder, size: usize, total: u64) -> anyhow::Result<Throughput> {
     let mut pair = forwarder.pair()?;
-    let payload = data(&pair.stream, size);
-    let per_block = (BLOCK / size).max(1);
+    let payload = pair.to_executor.message(size);
+    let per_block = (BLOCK / size).clamp(1, WINDOW / 2);
     let block: Vec<u8> = (0..per_block).flat_map(|seed| masked(&payload, seed as u32)).collect();
     let blocks = total.div_ceil((per_block * size) as u64).max(1);
     let frames = blocks * per_block as u64;
-    let expected = (block.len() - per_block * lost(forwarder.kind)) as u64 * blocks;
+    let arriving = (block.len() - per_block * lost(forwarder.kind)) as u64;
+    let window = Arc::new(Window::new((WINDOW / per_block) as u64 * arriving));
+    let perf = Perf::start(forwarder.process())?;
     let cpu = forwarder.cpu()?;
     let start = Instant::now();
     let mut harness = pair.harness;
+    let credit = window.clone();
     let sending = thread::spawn(move || -> anyhow::Result<TcpStream> {
         for _ in 0..blocks {
+            credit.take(arriving);
             harness.write_all(&block)?;
         }
         Ok(harness)
     });
-    receive(&mut pair.executor, expected)?;
+    receive(&mut pair.executor, arriving * blocks, sending.thread(), &window)?;
     let time = start.elapsed();
     let cpu = forwarder.cpu()? - cpu;
     sending.join().expect("the sender")?;
+    if let Some(perf) = perf {
+        perf.finish(frames)?;
+    }
     Ok(Throughput {
         payload: frames * size as u64,
         frames,
@@ -94,13 +105,14 @@ pub(crate) fn throughput(forwarder: &mut Forwarder, size: usize, total: u64) -> 
     })
 }
 
-fn receive(stream: &mut TcpStream, expected: u64) -> anyhow::Result<()> {
+fn receive(stream: &mut TcpStream, expected: u64, sender: &Thread, window: &Window) -> anyhow::Result<()> {
     let mut buffer = vec![0; 512 * 1024];
     let mut received = 0;
     while received < expected {
         let count = stream.read(&mut buffer)?;
         ensure!(count > 0, "the connection ended after {received} of {expected} bytes");
         received += count as u64;
+        window.give(count as u64, sender);
     }
     // A ping may come between.
     ensure!(received <= expected + 64, "{received} bytes instead of {expected}");
@@ -110,9 +122,9 @@ fn receive(stream: &mut TcpStream, expected: u64) -> anyhow::Result<()> {
 /// Round trips of one frame of `size` bytes: p50 and p99 in microseconds.
 pub(crate) fn round_trips(forwarder: &mut Forwarder, size: usize, count: usize) -> anyhow::Result<(f64, f64)> {
     let pair = forwarder.pair()?;
-    let message = masked(&data(&pair.stream, size), 5);
+    let message = masked(&pair.to_executor.message(size), 5);
+    let echo = masked(&pair.to_harness.message(size), 6);
     let (mut harness, mut executor) = (pair.harness, pair.executor);
-    let echo = message.clone();
     let echoing = thread::spawn(move || -> anyhow::Result<()> {
         for _ in 0..count {
             read_frame(&mut executor)?;
@@ -236,15 +248,15 @@ pub(crate) fn idle(forwarder: &mut Forwarder, count: usize) -> anyhow::Result<f6
     // What is needed once is there before the first measure.
     let warm: Vec<_> = (0..50)
         .map(|i| {
-            let request = forwarder.request(Role::Executor, &format!("warm{i}"))?;
-            forwarder.idle(&request)
+            let opening = forwarder.opening(Role::Executor, &format!("warm{i}"))?;
+            forwarder.idle(&opening)
         })
         .collect::<anyhow::Result<_>>()?;
     let before = forwarder.memory()?;
     let sockets: Vec<_> = (0..count)
         .map(|i| {
-            let request = forwarder.request(Role::Executor, &format!("idle{i}"))?;
-            forwarder.idle(&request)
+            let opening = forwarder.opening(Role::Executor, &format!("idle{i}"))?;
+            forwarder.idle(&opening)
         })
         .collect::<anyhow::Result<_>>()?;
     thread::sleep(Duration::from_secs(1));
@@ -253,10 +265,10 @@ pub(crate) fn idle(forwarder: &mut Forwarder, count: usize) -> anyhow::Result<f6
     Ok((after - before) / count as f64)
 }
 
-/// Executor connections per second, 32 at a time, tickets made beforehand.
+/// Executor connections per second, 32 at a time, tickets and keys made beforehand.
 pub(crate) fn accepts(forwarder: &mut Forwarder, count: usize) -> anyhow::Result<f64> {
-    let requests: Vec<String> = (0..count)
-        .map(|i| forwarder.request(Role::Executor, &format!("accept{i}")))
+    let openings: Vec<Opening> = (0..count)
+        .map(|i| forwarder.opening(Role::Executor, &format!("accept{i}")))
         .collect::<anyhow::Result<_>>()?;
     let address = forwarder.address();
     let next = AtomicUsize::new(0);
@@ -265,8 +277,8 @@ pub(crate) fn accepts(forwarder: &mut Forwarder, count: usize) -> anyhow::Result
         let workers: Vec<_> = (0..32)
             .map(|_| {
                 scope.spawn(|| -> anyhow::Result<()> {
-                    while let Some(request) = requests.get(next.fetch_add(1, Ordering::Relaxed)) {
-                        drop(upgrade(connect(address)?, request)?);
+                    while let Some(opening) = openings.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        drop(opening.over(connect(address)?)?);
                     }
                     Ok(())
                 })

@@ -1,22 +1,21 @@
 //! The forwarders: how each is started, and how two peers meet through it.
 
-use std::io::{BufRead as _, BufReader, Read, Write as _};
+use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use futures_util::{SinkExt as _, StreamExt as _};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use rendezvous_wire::frame::Body;
 use rendezvous_wire::limits::{HANDSHAKE_1_OVERHEAD, HANDSHAKE_2_OVERHEAD};
 use rendezvous_wire::ticket::Role;
 use tempfile::TempDir;
-use tokio_tungstenite::accept_async;
 
-use crate::client::{connect, frame, masked, read_frame, upgrade};
+use crate::client::{Peer, connect, frame, masked, read_frame, upgrade};
+use crate::iroh;
 use crate::registry::Registry;
 
 /// What forwards.
@@ -28,6 +27,8 @@ pub(crate) enum Kind {
     Haproxy,
     /// tokio-tungstenite: one channel of 64 messages per peer, feed all, then flush.
     Naive,
+    /// `iroh-relay`, without TLS.
+    Iroh,
     /// Ours.
     Relay,
 }
@@ -38,6 +39,7 @@ impl Kind {
             Self::Copy => "copy",
             Self::Haproxy => "haproxy",
             Self::Naive => "naive",
+            Self::Iroh => "iroh-relay",
             Self::Relay => "relay",
         }
     }
@@ -58,9 +60,30 @@ pub(crate) struct Forwarder {
 
 /// Two sockets that are connected through a forwarder.
 pub(crate) struct Pair {
-    pub(crate) stream: String,
+    /// What the harness sends to.
+    pub(crate) to_executor: Peer,
+    /// What the executor sends to.
+    pub(crate) to_harness: Peer,
     pub(crate) harness: TcpStream,
     pub(crate) executor: TcpStream,
+}
+
+/// What opens one connection.
+pub(crate) enum Opening {
+    /// Path and query of a WebSocket, with the ticket if there is one.
+    Target(String),
+    /// Who proves to be who it is, by iroh's handshake.
+    Key(iroh::Key),
+}
+
+impl Opening {
+    /// Opens the connection over `stream`.
+    pub(crate) fn over<S: Read + Write>(&self, stream: S) -> anyhow::Result<S> {
+        match self {
+            Self::Target(target) => upgrade(stream, target, None),
+            Self::Key(key) => iroh::open(stream, key),
+        }
+    }
 }
 
 impl Forwarder {
@@ -71,6 +94,11 @@ impl Forwarder {
             Kind::Naive => {
                 let mut child = ourselves("naive", None)?;
                 let address = announced(&mut child)?;
+                Self::new(kind, child, address, files)
+            }
+            Kind::Iroh => {
+                let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+                let child = iroh::serve(files.path(), address)?;
                 Self::new(kind, child, address, files)
             }
             Kind::Relay => Self::relay(files, tls)?,
@@ -123,7 +151,8 @@ impl Forwarder {
         let mut command = Command::new(relay_binary()?);
         command
             .args(["--log-filter", "warn", "serve", "--public-url", "ws://127.0.0.1"])
-            .args(["--listen", "127.0.0.1:0", "--upgrades-per-second", "1000000"])
+            .args(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"])
+            .args(["--upgrades-per-second", "1000000"])
             .arg("--registry")
             .arg(format!("http://{}", registry.address))
             .arg("--credential-file")
@@ -198,49 +227,66 @@ impl Forwarder {
             let harness = connect(self.address)?;
             let (executor, _) = target.accept()?;
             executor.set_nodelay(true)?;
+            let peer = Peer::Stream("00000000-0000-4000-8000-000000000000".into());
             return Ok(Pair {
-                stream: "00000000-0000-4000-8000-000000000000".into(),
+                to_executor: peer.clone(),
+                to_harness: peer,
                 harness,
                 executor,
             });
         }
+        if self.kind == Kind::Iroh {
+            let (executor, harness) = (iroh::Key::generate()?, iroh::Key::generate()?);
+            return Ok(Pair {
+                to_executor: Peer::Endpoint(executor.public()),
+                to_harness: Peer::Endpoint(harness.public()),
+                harness: iroh::open(connect(self.address)?, &harness)?,
+                executor: iroh::open(connect(self.address)?, &executor)?,
+            });
+        }
         let (executor, mut harnesses) = self.pairs(1)?;
         let (stream, harness) = harnesses.pop().context("a harness")?;
+        let peer = Peer::Stream(stream);
         Ok(Pair {
-            stream,
+            to_executor: peer.clone(),
+            to_harness: peer,
             harness,
             executor,
         })
     }
 
-    /// Path and query for the next connection.
-    pub(crate) fn request(&mut self, role: Role, env: &str) -> anyhow::Result<String> {
-        match &mut self.registry {
-            Some(registry) => registry.target(role, env),
-            None => Ok("/".into()),
-        }
+    /// What opens the next connection.
+    pub(crate) fn opening(&mut self, role: Role, env: &str) -> anyhow::Result<Opening> {
+        Ok(match &mut self.registry {
+            Some(registry) => Opening::Target(registry.target(role, env)?),
+            None if self.kind == Kind::Iroh => Opening::Key(iroh::Key::generate()?),
+            None => Opening::Target("/".into()),
+        })
     }
 
     fn open(&mut self, role: Role, env: &str) -> anyhow::Result<TcpStream> {
-        let request = self.request(role, env)?;
-        upgrade(connect(self.address)?, &request)
+        self.opening(role, env)?.over(connect(self.address)?)
     }
 
     /// An executor connection that does nothing, encrypted if the forwarder is.
-    pub(crate) fn idle(&self, request: &str) -> anyhow::Result<Box<dyn Read>> {
+    pub(crate) fn idle(&self, opening: &Opening) -> anyhow::Result<Box<dyn Read>> {
         let stream = connect(self.address)?;
         match &self.tls {
-            None => Ok(Box::new(upgrade(stream, request)?)),
+            None => Ok(Box::new(opening.over(stream)?)),
             Some(config) => {
                 let name = "localhost".try_into()?;
                 let session = rustls::ClientConnection::new(config.clone(), name)?;
-                Ok(Box::new(upgrade(rustls::StreamOwned::new(session, stream), request)?))
+                Ok(Box::new(opening.over(rustls::StreamOwned::new(session, stream))?))
             }
         }
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    pub(crate) fn process(&self) -> u32 {
+        self.child.id()
     }
 
     /// CPU seconds so far.
@@ -301,106 +347,4 @@ pub(crate) fn raise_file_limit() -> anyhow::Result<()> {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?;
     Ok(())
-}
-
-/// What a child of ourselves does.
-pub(crate) fn serve(role: &str, mut arguments: impl Iterator<Item = String>) -> ExitCode {
-    let result = match role {
-        "copy" => arguments
-            .next()
-            .context("a target")
-            .and_then(|target| copy(target.parse()?)),
-        "naive" => naive(),
-        _ => Err(anyhow::anyhow!("unknown role {role}")),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{role}: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn copy(target: SocketAddr) -> anyhow::Result<()> {
-    let listener = TcpListener::bind("127.0.0.1:0")?;
-    println!("{}", listener.local_addr()?);
-    for inbound in listener.incoming() {
-        let inbound = inbound?;
-        let outbound = TcpStream::connect(target)?;
-        inbound.set_nodelay(true)?;
-        outbound.set_nodelay(true)?;
-        for (mut from, mut to) in [(inbound.try_clone()?, outbound.try_clone()?), (outbound, inbound)] {
-            std::thread::spawn(move || {
-                let mut buffer = vec![0; 256 * 1024];
-                while let Ok(count @ 1..) = from.read(&mut buffer) {
-                    if to.write_all(&buffer[..count]).is_err() {
-                        break;
-                    }
-                }
-                let _ = to.shutdown(std::net::Shutdown::Write);
-            });
-        }
-    }
-    Ok(())
-}
-
-/// Connections are paired in the order in which they come: executor, harness, executor, harness.
-#[tokio::main]
-async fn naive() -> anyhow::Result<()> {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
-    println!("{}", listener.local_addr()?);
-    let waiting = Arc::new(tokio::sync::Mutex::new(None));
-    loop {
-        let (stream, _) = listener.accept().await?;
-        stream.set_nodelay(true)?;
-        let waiting = waiting.clone();
-        tokio::spawn(async move {
-            let Ok(socket) = accept_async(stream).await else { return };
-            let (mut sink, mut source) = socket.split();
-            let (own, mut queue) = tokio::sync::mpsc::channel(64);
-            let (meet, met) = tokio::sync::oneshot::channel();
-            let mut waiting = waiting.lock().await;
-            let other = match waiting.take() {
-                None => {
-                    *waiting = Some((own, meet));
-                    None
-                }
-                Some((other, meet)) => {
-                    let _: Result<(), _> = tokio::sync::oneshot::Sender::send(meet, own);
-                    Some(other)
-                }
-            };
-            drop(waiting);
-            let writing = tokio::spawn(async move {
-                while let Some(message) = queue.recv().await {
-                    if sink.feed(message).await.is_err() {
-                        return;
-                    }
-                    while let Ok(message) = queue.try_recv() {
-                        if sink.feed(message).await.is_err() {
-                            return;
-                        }
-                    }
-                    if sink.flush().await.is_err() {
-                        return;
-                    }
-                }
-            });
-            let other = match other {
-                Some(other) => other,
-                None => match met.await {
-                    Ok(other) => other,
-                    Err(_) => return,
-                },
-            };
-            while let Some(Ok(message)) = source.next().await {
-                if message.is_binary() && other.send(message).await.is_err() {
-                    break;
-                }
-            }
-            drop(other);
-            writing.abort();
-        });
-    }
 }

@@ -1,5 +1,6 @@
 //! The methods, one module a family.
 
+pub(crate) mod background;
 pub(crate) mod environment;
 mod fs;
 mod process;
@@ -36,9 +37,12 @@ impl Family {
     }
 }
 
-/// A whole encoded reply.
+/// What becomes of a call that succeeded.
 #[derive(Debug)]
-pub(crate) struct Reply(pub(crate) Bytes);
+pub(crate) enum Reply {
+    /// A whole encoded reply to send.
+    Message(Bytes),
+}
 
 impl Reply {
     pub(crate) fn new(id: &RequestId, result: &impl Serialize) -> Result<Self, RpcError> {
@@ -67,7 +71,7 @@ impl Reply {
         if out.len() > MAX_MESSAGE {
             return Err(RpcError::internal("the result is too large for a message"));
         }
-        Ok(Self(out.into()))
+        Ok(Self::Message(out.into()))
     }
 }
 
@@ -91,7 +95,8 @@ pub(crate) async fn call<S: Sink>(connection: &Connection<S>, request: &Request)
         files::ReadFile::NAME => fs::read_file(connection, request).await,
         files::Open::NAME => fs::open(connection, request).await,
         files::ReadBlock::NAME => fs::read_block(connection, request).await,
-        files::Close::NAME => fs::close(connection, request),
+        files::WriteBlock::NAME => fs::write_block(connection, request).await,
+        files::Close::NAME => fs::close(connection, request).await,
         files::WriteFile::NAME => fs::write_file(connection, request).await,
         files::CreateDirectory::NAME => fs::create_directory(connection, request).await,
         files::GetMetadata::NAME => fs::metadata(connection, request).await,
@@ -99,6 +104,7 @@ pub(crate) async fn call<S: Sink>(connection: &Connection<S>, request: &Request)
         files::ReadDirectory::NAME => fs::read_directory(connection, request).await,
         files::Walk::NAME => fs::walk(connection, request).await,
         files::Remove::NAME => fs::remove(connection, request).await,
+        files::WatchMissing::NAME => fs::watch_missing(connection, request).await,
         files::Copy::NAME => fs::copy(connection, request).await,
         unknown => Err(RpcError::method_not_found(unknown)),
     }

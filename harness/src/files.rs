@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use rendezvous_rpc::method::fs::{
-    self, CanonicalizeResult, CloseParams, CopyParams, CreateDirectoryParams, DirectoryEntry, Metadata, OpenParams,
-    PathParams, ReadBlockParams, RemoveParams, WalkOptions, WalkParams, WalkResult, WriteFileParams,
+    self, CanonicalizeResult, CloseParams, CopyParams, CreateDirectoryParams, DirectoryEntry, Metadata, OpenMode,
+    OpenParams, PathParams, ReadBlockParams, RemoveParams, WalkOptions, WalkParams, WalkResult, WriteFileParams,
 };
 use rendezvous_rpc::{Base64, PathUri};
 
@@ -48,7 +48,8 @@ impl Harness {
         let params = OpenParams {
             handle_id: handle.clone(),
             path: path.clone(),
-            mode: None,
+            mode: OpenMode::Read,
+            follow_symlinks: None,
             sandbox: None,
         };
         self.call::<fs::Open>(&params).await?;

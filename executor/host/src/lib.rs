@@ -4,6 +4,7 @@
 //!   ended. [`process::Processes`] is the table of one session.
 //! * [`mod@env`]: the environment of a child, computed from the host's own.
 //! * [`files`]: reads, writes, listings, copies and walks, run off the async threads.
+//! * [`watch`]: waiting for paths to appear.
 //! * [`shell`]: which shell the user of this machine has.
 //!
 //! Linux only.
@@ -12,3 +13,4 @@ pub mod env;
 pub mod files;
 pub mod process;
 pub mod shell;
+pub mod watch;

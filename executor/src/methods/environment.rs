@@ -25,7 +25,7 @@ pub(super) fn status<S: Sink>(connection: &Connection<S>, request: &Request) -> 
     reply::<Status>(request, &StatusResult { status })
 }
 
-/// Looks at this machine. No capability beyond the oldest contract is named, because none is there.
+/// Looks at this machine.
 pub(crate) fn describe() -> EnvironmentInfo {
     let shell = shell::detect();
     let uri = |path: PathBuf| PathUri::from_path(&path).ok();
@@ -36,7 +36,7 @@ pub(crate) fn describe() -> EnvironmentInfo {
             path: shell.path.to_string_lossy().into_owned(),
         },
         cwd: std::env::current_dir().ok().and_then(uri),
-        capabilities: Capabilities::default(),
+        capabilities: capabilities(),
         executor_version: Some(env!("CARGO_PKG_VERSION").to_owned()),
         user_home_dir: std::env::var_os("HOME")
             .map(PathBuf::from)
@@ -46,5 +46,14 @@ pub(crate) fn describe() -> EnvironmentInfo {
         prepend_path_dirs: None,
         temporary_directories: temporary.clone().map(|directory| vec![directory]),
         temp_dir: temporary,
+    }
+}
+
+/// What is there beyond the oldest contract; nothing else may be named.
+fn capabilities() -> Capabilities {
+    Capabilities {
+        file_write_streaming: true,
+        fs_watch_missing: true,
+        ..Capabilities::default()
     }
 }

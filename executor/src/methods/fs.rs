@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rendezvous_host::files::{Fault, FileError, WalkOptions};
+use rendezvous_host::files::{Access, Fault, FileError, Links, Target, WalkOptions};
+use rendezvous_host::watch::MissingWatch;
 use rendezvous_rpc::envelope::Request;
 use rendezvous_rpc::method::Empty;
 use rendezvous_rpc::method::fs::{
     Canonicalize, CanonicalizeResult, Close, Copy, CreateDirectory, DirectoryEntry, EntryKind, GetMetadata, Metadata,
-    Open, OpenResult, ReadBlock, ReadDirectory, ReadDirectoryResult, ReadFile, Remove, Walk, WalkEntry, WalkError,
-    WalkResult, WriteFile,
+    Open, OpenMode, OpenResult, ReadBlock, ReadDirectory, ReadDirectoryResult, ReadFile, Remove, Walk, WalkEntry,
+    WalkError, WalkResult, WatchMissing, WatchMissingResult, WriteBlock, WriteFile,
 };
 use rendezvous_rpc::{PathUri, RpcError};
 use rendezvous_wire::limits::MAX_MESSAGE;
@@ -24,11 +25,11 @@ const MAX_WHOLE_FILE: u64 = ((MAX_MESSAGE - 1024) / 4 * 3) as u64;
 pub(super) async fn read_file<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
     connection.require(Family::Filesystem)?;
     let params = params::<ReadFile>(request)?;
-    let path = native(&params.path, params.follow_symlinks, params.sandbox.as_ref())?;
+    let target = target(&params.path, params.follow_symlinks, params.sandbox.as_ref())?;
     let data = connection
         .server
         .files
-        .read(path, MAX_WHOLE_FILE)
+        .read(target, MAX_WHOLE_FILE)
         .await
         .map_err(failed)?;
     Reply::with_bytes(&request.id, "dataBase64", &data, "")
@@ -37,11 +38,13 @@ pub(super) async fn read_file<S: Sink>(connection: &Connection<S>, request: &Req
 pub(super) async fn open<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
     connection.require(Family::Filesystem)?;
     let params = params::<Open>(request)?;
-    if params.mode.as_ref().is_some_and(|mode| mode != "read") {
-        return Err(RpcError::invalid_params("fs/open only supports the mode `read`"));
-    }
-    let path = native(&params.path, None, params.sandbox.as_ref())?;
-    connection.handles.open(&params.handle_id, path).await.map_err(failed)?;
+    let target = target(&params.path, params.follow_symlinks, params.sandbox.as_ref())?;
+    let access = match params.mode {
+        OpenMode::Read => Access::Read,
+        OpenMode::Replace => Access::Replace,
+    };
+    let open = connection.handles.open(&params.handle_id, target, access);
+    open.await.map_err(failed)?;
     let handle_id = params.handle_id;
     reply::<Open>(request, &OpenResult { handle_id })
 }
@@ -59,21 +62,31 @@ pub(super) async fn read_block<S: Sink>(connection: &Connection<S>, request: &Re
     Reply::with_bytes(&request.id, "chunk", &block.data, rest)
 }
 
-pub(super) fn close<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
+pub(super) async fn write_block<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
+    connection.require(Family::Filesystem)?;
+    let params = params::<WriteBlock>(request)?;
+    let write = connection
+        .handles
+        .write(&params.handle_id, params.offset, params.chunk.0);
+    write.await.map_err(failed)?;
+    reply::<WriteBlock>(request, &Empty {})
+}
+
+pub(super) async fn close<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
     connection.require(Family::Filesystem)?;
     let params = params::<Close>(request)?;
-    connection.handles.close(&params.handle_id);
+    connection.handles.close(&params.handle_id).await.map_err(failed)?;
     reply::<Close>(request, &Empty {})
 }
 
 pub(super) async fn write_file<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
     connection.require(Family::Filesystem)?;
     let params = params::<WriteFile>(request)?;
-    let path = native(&params.path, params.follow_symlinks, params.sandbox.as_ref())?;
+    let target = target(&params.path, params.follow_symlinks, params.sandbox.as_ref())?;
     let data = params.data_base64.map_err(|error| {
         RpcError::invalid_request(format!("fs/writeFile requires valid base64 dataBase64: {error}"))
     })?;
-    connection.server.files.write(path, data.0).await.map_err(failed)?;
+    connection.server.files.write(target, data.0).await.map_err(failed)?;
     reply::<WriteFile>(request, &Empty {})
 }
 
@@ -83,12 +96,12 @@ pub(super) async fn create_directory<S: Sink>(
 ) -> Result<Reply, RpcError> {
     connection.require(Family::Filesystem)?;
     let params = params::<CreateDirectory>(request)?;
-    let path = native(&params.path, params.follow_symlinks, params.sandbox.as_ref())?;
+    let target = target(&params.path, params.follow_symlinks, params.sandbox.as_ref())?;
     let recursive = params.recursive.unwrap_or(true);
     connection
         .server
         .files
-        .create_directory(path, recursive)
+        .create_directory(target, recursive)
         .await
         .map_err(failed)?;
     reply::<CreateDirectory>(request, &Empty {})
@@ -97,8 +110,8 @@ pub(super) async fn create_directory<S: Sink>(
 pub(super) async fn metadata<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
     connection.require(Family::Filesystem)?;
     let params = params::<GetMetadata>(request)?;
-    let path = native(&params.path, params.follow_symlinks, params.sandbox.as_ref())?;
-    let metadata = connection.server.files.metadata(path).await.map_err(failed)?;
+    let target = target(&params.path, params.follow_symlinks, params.sandbox.as_ref())?;
+    let metadata = connection.server.files.metadata(target).await.map_err(failed)?;
     let result = Metadata {
         is_directory: metadata.is_directory,
         is_file: metadata.is_file,
@@ -113,7 +126,8 @@ pub(super) async fn metadata<S: Sink>(connection: &Connection<S>, request: &Requ
 pub(super) async fn canonicalize<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
     connection.require(Family::Filesystem)?;
     let params = params::<Canonicalize>(request)?;
-    let path = native(&params.path, params.follow_symlinks, params.sandbox.as_ref())?;
+    // Following links is what the call is for, so that it takes no notice of `followSymlinks`.
+    let path = native(&params.path, params.sandbox.as_ref())?;
     let path = connection.server.files.canonicalize(path).await.map_err(failed)?;
     reply::<Canonicalize>(request, &CanonicalizeResult { path: uri(&path)? })
 }
@@ -121,8 +135,8 @@ pub(super) async fn canonicalize<S: Sink>(connection: &Connection<S>, request: &
 pub(super) async fn read_directory<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
     connection.require(Family::Filesystem)?;
     let params = params::<ReadDirectory>(request)?;
-    let path = native(&params.path, params.follow_symlinks, params.sandbox.as_ref())?;
-    let entries = connection.server.files.read_directory(path).await.map_err(failed)?;
+    let target = target(&params.path, params.follow_symlinks, params.sandbox.as_ref())?;
+    let entries = connection.server.files.read_directory(target).await.map_err(failed)?;
     let entries = entries
         .into_iter()
         .map(|entry| DirectoryEntry {
@@ -137,7 +151,7 @@ pub(super) async fn read_directory<S: Sink>(connection: &Connection<S>, request:
 pub(super) async fn walk<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
     connection.require(Family::Filesystem)?;
     let params = params::<Walk>(request)?;
-    let root = native(&params.path, None, params.sandbox.as_ref())?;
+    let root = native(&params.path, params.sandbox.as_ref())?;
     let limit = |value| usize::try_from(value).unwrap_or(usize::MAX);
     let options = WalkOptions {
         max_depth: limit(params.options.max_depth),
@@ -176,12 +190,12 @@ pub(super) async fn walk<S: Sink>(connection: &Connection<S>, request: &Request)
 pub(super) async fn remove<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
     connection.require(Family::Filesystem)?;
     let params = params::<Remove>(request)?;
-    let path = native(&params.path, params.follow_symlinks, params.sandbox.as_ref())?;
+    let target = target(&params.path, params.follow_symlinks, params.sandbox.as_ref())?;
     let (recursive, force) = (params.recursive.unwrap_or(true), params.force.unwrap_or(true));
     connection
         .server
         .files
-        .remove(path, recursive, force)
+        .remove(target, recursive, force)
         .await
         .map_err(failed)?;
     reply::<Remove>(request, &Empty {})
@@ -190,21 +204,40 @@ pub(super) async fn remove<S: Sink>(connection: &Connection<S>, request: &Reques
 pub(super) async fn copy<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
     connection.require(Family::Filesystem)?;
     let params = params::<Copy>(request)?;
-    let source = native(&params.source_path, None, params.sandbox.as_ref())?;
-    let destination = native(&params.destination_path, None, params.sandbox.as_ref())?;
+    let source = native(&params.source_path, params.sandbox.as_ref())?;
+    let destination = native(&params.destination_path, params.sandbox.as_ref())?;
     let copy = connection.server.files.copy(source, destination, params.recursive);
     copy.await.map_err(failed)?;
     reply::<Copy>(request, &Empty {})
 }
 
+pub(super) async fn watch_missing<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
+    connection.require(Family::Filesystem)?;
+    let params = params::<WatchMissing>(request)?;
+    let native = |paths: &[PathUri]| paths.iter().map(PathUri::to_path).collect::<Result<Vec<_>, _>>();
+    let watch = async {
+        // A path of another system never appears here.
+        let missing = native(&params.missing).ok()?;
+        let present = params.present.as_ref().map(PathUri::to_path).transpose().ok()?;
+        MissingWatch::new(&connection.server.files, missing, present).await
+    };
+    let watching = connection.background.watch(params.watch_id, watch).await;
+    reply::<WatchMissing>(request, &WatchMissingResult { watching })
+}
+
+/// The native path with what the call says about links, if it may be done as it is asked for.
+fn target(path: &PathUri, follow_symlinks: Option<bool>, sandbox: Option<&Value>) -> Result<Target, RpcError> {
+    let links = if follow_symlinks == Some(false) {
+        Links::Refuse
+    } else {
+        Links::Follow
+    };
+    Ok(Target::new(native(path, sandbox)?, links))
+}
+
 /// The native path, if the call may be done as it is asked for.
-fn native(path: &PathUri, follow_symlinks: Option<bool>, sandbox: Option<&Value>) -> Result<PathBuf, RpcError> {
+fn native(path: &PathUri, sandbox: Option<&Value>) -> Result<PathBuf, RpcError> {
     sandbox::allow_files(sandbox)?;
-    if follow_symlinks == Some(false) {
-        return Err(RpcError::invalid_request(
-            "followSymlinks: false is not supported on this executor",
-        ));
-    }
     path.to_path()
         .map_err(|error| RpcError::invalid_request(error.to_string()))
 }

@@ -18,6 +18,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::inbox::Inbox;
 use super::push::{MAX_EVENTS, push};
 use super::{Shared, Sink, Source};
+use crate::methods::background::Background;
 use crate::methods::{self, Family, Reply};
 use crate::session::Attachment;
 
@@ -85,6 +86,7 @@ enum Reaction {
 pub(crate) struct Connection<S> {
     pub(crate) server: Arc<Shared>,
     pub(crate) handles: Handles,
+    pub(crate) background: Background<S>,
     sink: Arc<S>,
     listener: mpsc::Sender<Event>,
     attachment: Option<Attachment>,
@@ -95,9 +97,11 @@ pub(crate) struct Connection<S> {
 impl<S: Sink> Connection<S> {
     fn new(server: Arc<Shared>, sink: Arc<S>, listener: mpsc::Sender<Event>) -> Self {
         let handles = Handles::new(server.files.clone());
+        let background = Background::new(Arc::clone(&sink));
         Self {
             server,
             handles,
+            background,
             sink,
             listener,
             attachment: None,
@@ -141,7 +145,7 @@ impl<S: Sink> Connection<S> {
             methods::call(self, &request).await
         };
         match result {
-            Ok(Reply(message)) => Reaction::Reply(message),
+            Ok(Reply::Message(message)) => Reaction::Reply(message),
             Err(error) => reply_error(&request.id, &error),
         }
     }

@@ -122,12 +122,6 @@ async fn the_table_of_refusals() {
             -32602,
             "",
         ),
-        (
-            "fs/getMetadata",
-            with(path("file"), json!({"followSymlinks": false})),
-            -32600,
-            "followSymlinks",
-        ),
         ("fs/getMetadata", path("missing"), -32004, "(os error 2)"),
         (
             "fs/writeFile",
@@ -148,16 +142,10 @@ async fn the_table_of_refusals() {
             "32 bytes",
         ),
         (
-            "fs/open",
-            with(path("file"), json!({"handleId": "h", "mode": "replace"})),
-            -32602,
-            "mode",
-        ),
-        (
             "fs/readBlock",
             json!({"handleId": "h", "offset": 0, "len": 1}),
             -32004,
-            "unknown file read handle `h`",
+            "unknown file handle `h`",
         ),
         (
             "fs/readBlock",
@@ -236,4 +224,159 @@ async fn a_file_that_fits_no_message_is_refused_and_read_in_blocks() {
         .await
         .expect("block");
     assert_eq!(block["eof"], json!(false));
+}
+
+#[tokio::test]
+async fn files_are_replaced_in_blocks() {
+    let dir = tempfile::tempdir().expect("directory");
+    std::fs::write(dir.path().join("file"), "old").expect("file");
+    let path = |name: &str| json!({"path": format!("file://{}/{name}", dir.path().display())});
+    let server = server();
+    let mut client = Client::new(&server).await;
+    for (id, mode) in [("a", json!("replace")), ("b", json!({"replace": null}))] {
+        let open = with(path("file"), json!({"handleId": id, "mode": mode}));
+        assert_eq!(client.call("fs/open", open).await, Ok(json!({"handleId": id})));
+        for (offset, text) in [(3, "lo"), (0, "hel")] {
+            let block = json!({"handleId": id, "offset": offset, "chunk": STANDARD.encode(text)});
+            assert_eq!(client.call("fs/writeBlock", block).await, Ok(json!({})));
+        }
+    }
+    let read = |name: &str| std::fs::read_to_string(dir.path().join(name));
+    assert_eq!(read("file").expect("file"), "old");
+    assert_eq!(client.call("fs/close", json!({"handleId": "a"})).await, Ok(json!({})));
+    assert_eq!(read("file").expect("file"), "hello");
+    let block = json!({"handleId": "b", "offset": 0, "chunk": STANDARD.encode("lost")});
+    client.call("fs/writeBlock", block).await.expect("written");
+    drop(client);
+
+    let mut client = Client::new(&server).await;
+    let write = |params: Value| with(json!({"handleId": "b", "offset": 0, "chunk": "YQ=="}), params);
+    let refusals = [
+        (
+            "fs/open",
+            with(path("file"), json!({"handleId": "b", "mode": "append"})),
+            -32602,
+            "unknown variant",
+        ),
+        (
+            "fs/open",
+            with(path("file"), json!({"handleId": "b", "mode": null})),
+            -32602,
+            "",
+        ),
+        (
+            "fs/open",
+            with(path(""), json!({"handleId": "b", "mode": "replace"})),
+            -32603,
+            "Is a directory",
+        ),
+        (
+            "fs/open",
+            with(path("x/y"), json!({"handleId": "b", "mode": "replace"})),
+            -32004,
+            "os error 2",
+        ),
+        ("fs/writeBlock", write(json!({})), -32004, "unknown file handle `b`"),
+        (
+            "fs/writeBlock",
+            write(json!({"chunk": ""})),
+            -32600,
+            "between 1 and 1048576",
+        ),
+        ("fs/writeBlock", write(json!({"chunk": "!"})), -32602, "Invalid"),
+        ("fs/writeBlock", write(json!({"offset": -1})), -32602, "invalid value"),
+    ];
+    for (method, params, code, text) in refusals {
+        let error = client.call(method, params.clone()).await.expect_err(method);
+        assert_eq!(error.0, code, "{method} {params}: {}", error.1);
+        assert!(error.1.contains(text), "{method}: {}", error.1);
+    }
+    assert_eq!(
+        read("file").expect("file"),
+        "hello",
+        "what was not closed has no effect"
+    );
+}
+
+#[tokio::test]
+async fn missing_paths_are_watched_one_set_at_a_time() {
+    let dir = tempfile::tempdir().expect("directory");
+    let root = dir.path().canonicalize().expect("path");
+    let make = |name: &str| std::fs::write(root.join(name), "").expect("file");
+    let uri = |name: &str| format!("file://{}/{name}", root.display());
+    let mut client = Client::new(&server()).await;
+    let watch = |id: u64, names: &[&str]| {
+        let missing: Vec<String> = names.iter().map(|name| uri(name)).collect();
+        json!({"watchId": id, "missing": missing})
+    };
+    let told = async |client: &mut Client, params: Value| {
+        client.call("fs/watchMissing", params).await.expect("watch")["watching"].clone()
+    };
+    assert_eq!(told(&mut client, watch(0, &["a"])).await, false, "ids begin at 1");
+    assert_eq!(told(&mut client, watch(2, &["a"])).await, true);
+    assert_eq!(told(&mut client, watch(2, &["b"])).await, false, "an id is used once");
+    assert_eq!(told(&mut client, watch(1, &["b"])).await, false, "ids grow");
+    make("a");
+    let changed = |id: u64| ("fs/missingChanged".to_owned(), json!({"watchId": id}));
+    assert_eq!(client.news().await, changed(2));
+
+    assert_eq!(told(&mut client, watch(3, &["b"])).await, true);
+    assert_eq!(
+        told(&mut client, watch(u64::MAX - 2, &["c", "d"])).await,
+        true,
+        "takes the place"
+    );
+    make("b");
+    make("d");
+    assert_eq!(client.news().await, changed(u64::MAX - 2));
+    assert_eq!(told(&mut client, watch(u64::MAX - 1, &["e"])).await, true);
+    assert_eq!(told(&mut client, watch(u64::MAX, &["a"])).await, false, "exists");
+    make("e");
+    let foreign = json!({"watchId": u64::MAX, "missing": ["file://server/share"]});
+    assert_eq!(told(&mut client, foreign).await, false);
+    let status = client.call("environment/status", json!(null)).await;
+    assert!(
+        status.is_ok(),
+        "the watch before a failed one is over too: no news came before this"
+    );
+    for params in [
+        json!({"watchId": -1, "missing": []}),
+        json!({"watchId": 1}),
+        json!({"missing": []}),
+    ] {
+        assert_eq!(
+            client.call("fs/watchMissing", params).await.expect_err("params").0,
+            -32602
+        );
+    }
+}
+
+#[tokio::test]
+async fn links_are_refused_when_asked() {
+    let dir = tempfile::tempdir().expect("directory");
+    let root = dir.path().canonicalize().expect("path");
+    std::fs::write(root.join("file"), "x").expect("file");
+    std::os::unix::fs::symlink(root.join("file"), root.join("link")).expect("link");
+    let mut client = Client::new(&server()).await;
+    let at = |name: &str| json!({"path": format!("file://{}/{name}", root.display()), "followSymlinks": false});
+    let calls = [
+        ("fs/readFile", json!({}), -32603),
+        ("fs/writeFile", json!({"dataBase64": "YQ=="}), -32603),
+        ("fs/open", json!({"handleId": "h"}), -32603),
+        ("fs/open", json!({"handleId": "h", "mode": "replace"}), -32603),
+        ("fs/getMetadata", json!({}), -32600),
+        ("fs/createDirectory", json!({}), -32603),
+        ("fs/readDirectory", json!({}), -32603),
+        ("fs/remove", json!({}), -32600),
+    ];
+    for (method, more, code) in calls {
+        let refused = client.call(method, with(at("link"), more)).await;
+        assert_eq!(refused.expect_err(method).0, code, "{method}");
+    }
+    assert_eq!(std::fs::read(root.join("file")).expect("file"), b"x");
+    assert!(root.join("link").is_symlink());
+    let read = client.call("fs/readFile", at("file")).await;
+    assert_eq!(read, Ok(json!({"dataBase64": "eA=="})));
+    let real = client.call("fs/canonicalize", at("link")).await.expect("real");
+    assert_eq!(real["path"], at("file")["path"]);
 }

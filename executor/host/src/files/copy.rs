@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use super::{FileError, Stop, regular};
+use super::{FileError, Stop, Target, regular};
 
 pub(super) fn copy(source: &Path, destination: &Path, recursive: bool, stop: &Stop) -> Result<(), FileError> {
     let kind = source.symlink_metadata()?.file_type();
@@ -32,12 +32,12 @@ fn copy_link(source: &Path, destination: &Path) -> Result<(), FileError> {
 }
 
 fn copy_file(source: &Path, destination: &Path) -> Result<(), FileError> {
-    let mut from = regular::open(source)?;
+    let mut from = regular::open(&Target::from(source))?;
     // Replacing a file by itself would empty it.
     if destination.canonicalize().ok() == Some(source.canonicalize()?) {
         return Ok(());
     }
-    let mut to = regular::create(destination)?;
+    let mut to = regular::create(&Target::from(destination))?;
     io::copy(&mut from, &mut to)?;
     if to.metadata()?.is_file() {
         to.set_permissions(from.metadata()?.permissions())?;

@@ -13,7 +13,7 @@ pub enum FileError {
     #[error("{0}")]
     Refused(String),
     /// No handle of this name is open.
-    #[error("unknown file read handle `{0}`")]
+    #[error("unknown file handle `{0}`")]
     UnknownHandle(String),
 }
 
@@ -52,6 +52,10 @@ impl FileError {
 
     pub(super) fn refused(text: impl Into<String>) -> Self {
         Self::Refused(text.into())
+    }
+
+    pub(super) fn link() -> Self {
+        Self::refused("path contains a symbolic link")
     }
 
     pub(super) fn stopped() -> Self {

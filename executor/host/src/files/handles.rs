@@ -1,19 +1,35 @@
-//! Files that are open for reading in blocks.
+//! Files that are open for reading or replacing in blocks.
 
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{FileError, Files, regular};
+use bytes::Bytes;
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::staged::Staged;
+use super::{FileError, Files, Target, regular};
 
 /// Files that may be open in one set.
 pub const MAX_HANDLES: usize = 128;
+/// Files that may be open in all sets of one [`Files`] together.
+pub const MAX_HANDLES_TOTAL: usize = 1024;
 /// Longest name of a handle, in bytes.
 pub const MAX_HANDLE_ID: usize = 32;
 /// Largest block.
 pub const MAX_BLOCK: usize = 1024 * 1024;
+
+/// What a file is opened for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Access {
+    /// Reading a regular file.
+    #[default]
+    Read,
+    /// Replacing a regular file, or creating it in an existing directory. The new content takes the place of the old when
+    /// the handle is closed; a handle that is dropped before leaves the old one.
+    Replace,
+}
 
 /// A part of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,11 +44,30 @@ pub struct Block {
 #[derive(Debug)]
 pub struct Handles {
     files: Files,
-    open: Mutex<HashMap<String, Option<Arc<File>>>>,
+    open: Mutex<HashMap<String, Slot>>,
+}
+
+#[derive(Clone, Debug)]
+enum Slot {
+    Opening,
+    Open(Arc<Open>),
+}
+
+#[derive(Debug)]
+struct Open {
+    file: OpenFile,
+    _place: OwnedSemaphorePermit,
+}
+
+#[derive(Debug)]
+enum OpenFile {
+    Reading(File),
+    /// Empty once it has been closed.
+    Replacing(Mutex<Option<Staged>>),
 }
 
 impl Handles {
-    /// An empty set whose calls count among those of `files`.
+    /// An empty set whose calls and open files count among those of `files`.
     pub fn new(files: Files) -> Self {
         Self {
             files,
@@ -46,11 +81,24 @@ impl Handles {
     ///
     /// Refuses a name that is in use or too long, the 129th file, and what is no regular file; else what the operating
     /// system says.
-    pub async fn open(&self, id: &str, path: PathBuf) -> Result<(), FileError> {
+    pub async fn open(&self, id: &str, target: impl Into<Target>, access: Access) -> Result<(), FileError> {
         self.reserve(id)?;
         let reservation = Reservation { handles: self, id };
-        let file = self.files.run(move |_| regular::open(&path)).await?;
-        self.table().insert(id.to_owned(), Some(Arc::new(file)));
+        let Ok(place) = Arc::clone(&self.files.handles).try_acquire_owned() else {
+            return Err(FileError::refused(format!(
+                "at most {MAX_HANDLES_TOTAL} file handles may be open on this executor"
+            )));
+        };
+        let target = target.into();
+        let file = self
+            .files
+            .run(move |_| match access {
+                Access::Read => Ok(OpenFile::Reading(regular::open(&target)?)),
+                Access::Replace => Ok(OpenFile::Replacing(Mutex::new(Some(Staged::open(&target)?)))),
+            })
+            .await?;
+        let open = Arc::new(Open { file, _place: place });
+        self.table().insert(id.to_owned(), Slot::Open(open));
         std::mem::forget(reservation);
         Ok(())
     }
@@ -66,42 +114,87 @@ impl Handles {
                 "file read block length must be between 1 and {MAX_BLOCK}"
             )));
         };
-        let file = self.table().get(id).cloned().flatten();
-        let Some(file) = file else {
-            return Err(FileError::UnknownHandle(id.to_owned()));
-        };
-        let block = self.files.run(move |_| read_block(&file, offset, len)).await;
+        let open = self.get(id)?;
+        let block = self.files.run(move |_| open.read(offset, len)).await;
         if block.is_err() {
-            self.close(id);
+            self.forget(id);
         }
         block
     }
 
-    /// Closes a handle; an unknown one is fine.
-    pub fn close(&self, id: &str) {
-        self.table().remove(id);
+    /// Writes a block at `offset`. What lies before and was never written reads as zeros. A failed write closes the handle and
+    /// leaves the old file.
+    ///
+    /// # Errors
+    ///
+    /// Refuses empty blocks and those above [`MAX_BLOCK`], what goes beyond 63 bits, and unknown handles; else what the
+    /// operating system says.
+    pub async fn write(&self, id: &str, offset: u64, data: Bytes) -> Result<(), FileError> {
+        if data.is_empty() || data.len() > MAX_BLOCK {
+            return Err(FileError::refused(format!(
+                "file write block length must be between 1 and {MAX_BLOCK}"
+            )));
+        }
+        if offset
+            .checked_add(data.len() as u64)
+            .is_none_or(|end| i64::try_from(end).is_err())
+        {
+            return Err(FileError::refused(
+                "file write range exceeds the signed 64-bit file offset limit",
+            ));
+        }
+        let open = self.get(id)?;
+        let name = id.to_owned();
+        let written = self.files.run(move |_| open.write(&name, offset, &data)).await;
+        if written.is_err() {
+            self.forget(id);
+        }
+        written
+    }
+
+    /// Closes a handle; an unknown one is fine. A replaced file has its new content from here on.
+    ///
+    /// # Errors
+    ///
+    /// Refuses a name that is too long. When the new content could not take its place, what the operating system says; the
+    /// handle is closed then, too.
+    pub async fn close(&self, id: &str) -> Result<(), FileError> {
+        check_id(id)?;
+        match self.forget(id) {
+            Some(Slot::Open(open)) if matches!(open.file, OpenFile::Replacing(_)) => {
+                self.files.run(move |_| open.commit()).await
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn forget(&self, id: &str) -> Option<Slot> {
+        self.table().remove(id)
+    }
+
+    fn get(&self, id: &str) -> Result<Arc<Open>, FileError> {
+        match self.table().get(id) {
+            Some(Slot::Open(open)) => Ok(Arc::clone(open)),
+            Some(Slot::Opening) | None => Err(FileError::UnknownHandle(id.to_owned())),
+        }
     }
 
     fn reserve(&self, id: &str) -> Result<(), FileError> {
-        if id.len() > MAX_HANDLE_ID {
-            return Err(FileError::refused(format!(
-                "file read handle ID must not exceed {MAX_HANDLE_ID} bytes"
-            )));
-        }
+        check_id(id)?;
         let mut open = self.table();
         if open.contains_key(id) {
-            return Err(FileError::refused(format!("file read handle `{id}` already exists")));
+            return Err(FileError::refused(format!("file handle `{id}` already exists")));
         }
         if open.len() >= MAX_HANDLES {
             return Err(FileError::refused(format!(
-                "at most {MAX_HANDLES} file reads may be open per connection"
+                "at most {MAX_HANDLES} file handles may be open per connection"
             )));
         }
-        open.insert(id.to_owned(), None);
+        open.insert(id.to_owned(), Slot::Opening);
         Ok(())
     }
 
-    fn table(&self) -> MutexGuard<'_, HashMap<String, Option<Arc<File>>>> {
+    fn table(&self) -> MutexGuard<'_, HashMap<String, Slot>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -114,24 +207,64 @@ struct Reservation<'a> {
 
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
-        self.handles.close(self.id);
+        self.handles.forget(self.id);
     }
 }
 
-fn read_block(file: &File, offset: u64, len: usize) -> Result<Block, FileError> {
-    let mut data = vec![0; len];
-    let mut filled = 0;
-    while filled < len {
-        match file.read_at(&mut data[filled..], offset.saturating_add(filled as u64)) {
-            Ok(0) => break,
-            Ok(got) => filled += got,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error.into()),
+fn check_id(id: &str) -> Result<(), FileError> {
+    if id.len() > MAX_HANDLE_ID {
+        return Err(FileError::refused(format!(
+            "file handle ID must not exceed {MAX_HANDLE_ID} bytes"
+        )));
+    }
+    Ok(())
+}
+
+impl Open {
+    fn read(&self, offset: u64, len: usize) -> Result<Block, FileError> {
+        let OpenFile::Reading(file) = &self.file else {
+            return Err(wrong_access());
+        };
+        let mut data = vec![0; len];
+        let mut filled = 0;
+        while filled < len {
+            match file.read_at(&mut data[filled..], offset.saturating_add(filled as u64)) {
+                Ok(0) => break,
+                Ok(got) => filled += got,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        data.truncate(filled);
+        Ok(Block {
+            data,
+            is_end: filled < len,
+        })
+    }
+
+    fn write(&self, id: &str, offset: u64, data: &[u8]) -> Result<(), FileError> {
+        let OpenFile::Replacing(staged) = &self.file else {
+            return Err(wrong_access());
+        };
+        match &*staged.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(staged) => Ok(staged.write_at(data, offset)?),
+            None => Err(FileError::UnknownHandle(id.to_owned())),
         }
     }
-    data.truncate(filled);
-    Ok(Block {
-        data,
-        is_end: filled < len,
-    })
+
+    fn commit(&self) -> Result<(), FileError> {
+        let OpenFile::Replacing(staged) = &self.file else {
+            return Ok(());
+        };
+        let staged = staged.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match staged {
+            Some(staged) => Ok(staged.commit()?),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What the operating system says of a file that was opened for something else.
+fn wrong_access() -> FileError {
+    std::io::Error::from(rustix::io::Errno::BADF).into()
 }

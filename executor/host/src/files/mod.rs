@@ -8,6 +8,8 @@ mod directory;
 mod error;
 mod handles;
 mod regular;
+mod staged;
+mod target;
 mod walk;
 
 use std::path::PathBuf;
@@ -20,8 +22,9 @@ use tokio::sync::Semaphore;
 
 pub use self::directory::{Entry, MAX_ENTRIES};
 pub use self::error::{Fault, FileError};
-pub use self::handles::{Block, Handles, MAX_BLOCK, MAX_HANDLE_ID, MAX_HANDLES};
+pub use self::handles::{Access, Block, Handles, MAX_BLOCK, MAX_HANDLE_ID, MAX_HANDLES, MAX_HANDLES_TOTAL};
 pub use self::regular::MAX_FILE;
+pub use self::target::{Links, Target};
 pub use self::walk::{Walk, WalkEntry, WalkOptions, WalkProblem};
 
 /// Calls that run at once; a further one waits.
@@ -48,13 +51,40 @@ pub struct Metadata {
 #[derive(Clone, Debug)]
 pub struct Files {
     permits: Arc<Semaphore>,
+    handles: Arc<Semaphore>,
 }
 
 impl Default for Files {
     fn default() -> Self {
+        Self::with_handles(MAX_HANDLES_TOTAL)
+    }
+}
+
+impl Files {
+    /// As the default, with another bound on the files that all sets of [`Handles`] may have open together.
+    pub fn with_handles(max: usize) -> Self {
         Self {
             permits: Arc::new(Semaphore::new(MAX_CONCURRENT)),
+            handles: Arc::new(Semaphore::new(max)),
         }
+    }
+}
+
+/// Takes the content of a file, piece by piece.
+pub trait ReadSink: Send + 'static {
+    /// Called first: about so many bytes will come.
+    fn expect(&mut self, len: usize);
+    /// The next bytes.
+    fn take(&mut self, piece: &[u8]);
+}
+
+impl ReadSink for Vec<u8> {
+    fn expect(&mut self, len: usize) {
+        self.reserve(len);
+    }
+
+    fn take(&mut self, piece: &[u8]) {
+        self.extend_from_slice(piece);
     }
 }
 
@@ -64,8 +94,18 @@ impl Files {
     /// # Errors
     ///
     /// Refuses what is no regular file or is larger; else what the operating system says.
-    pub async fn read(&self, path: PathBuf, limit: u64) -> Result<Vec<u8>, FileError> {
-        self.run(move |_| regular::read(&path, limit)).await
+    pub async fn read(&self, target: impl Into<Target>, limit: u64) -> Result<Vec<u8>, FileError> {
+        self.read_into(target, limit, Vec::new()).await
+    }
+
+    /// Reads a regular file of at most `limit` bytes into `sink`, without holding more than a piece of it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Files::read`]; what the sink has taken so far is gone then.
+    pub async fn read_into<S: ReadSink>(&self, target: impl Into<Target>, limit: u64, sink: S) -> Result<S, FileError> {
+        let target = target.into();
+        self.run(move |stop| regular::read(&target, limit, sink, stop)).await
     }
 
     /// Replaces the content of a file, or creates it in an existing directory.
@@ -73,8 +113,22 @@ impl Files {
     /// # Errors
     ///
     /// Refuses FIFOs and sockets; else what the operating system says.
-    pub async fn write(&self, path: PathBuf, data: Bytes) -> Result<(), FileError> {
-        self.run(move |_| regular::write(&path, &data)).await
+    pub async fn write(&self, target: impl Into<Target>, data: Bytes) -> Result<(), FileError> {
+        self.write_from(target, std::iter::once(data)).await
+    }
+
+    /// As [`Files::write`], with content that is made piece by piece, on a thread where it may take its time.
+    ///
+    /// # Errors
+    ///
+    /// As [`Files::write`]; some pieces may be written then.
+    pub async fn write_from<P: AsRef<[u8]>>(
+        &self,
+        target: impl Into<Target>,
+        pieces: impl Iterator<Item = P> + Send + 'static,
+    ) -> Result<(), FileError> {
+        let target = target.into();
+        self.run(move |stop| regular::write(&target, pieces, stop)).await
     }
 
     /// Creates a directory; with `recursive`, also its parents, and an existing one is fine.
@@ -82,17 +136,19 @@ impl Files {
     /// # Errors
     ///
     /// What the operating system says.
-    pub async fn create_directory(&self, path: PathBuf, recursive: bool) -> Result<(), FileError> {
-        self.run(move |_| directory::create(&path, recursive)).await
+    pub async fn create_directory(&self, target: impl Into<Target>, recursive: bool) -> Result<(), FileError> {
+        let target = target.into();
+        self.run(move |_| directory::create(&target, recursive)).await
     }
 
-    /// Looks at a path; follows links.
+    /// Looks at a path; follows links for all but `is_symlink`.
     ///
     /// # Errors
     ///
     /// What the operating system says; a link to nothing is not found.
-    pub async fn metadata(&self, path: PathBuf) -> Result<Metadata, FileError> {
-        self.run(move |_| directory::metadata(&path)).await
+    pub async fn metadata(&self, target: impl Into<Target>) -> Result<Metadata, FileError> {
+        let target = target.into();
+        self.run(move |_| directory::metadata(&target)).await
     }
 
     /// The path without links and dots; it must exist.
@@ -109,8 +165,9 @@ impl Files {
     /// # Errors
     ///
     /// When there are more; else what the operating system says.
-    pub async fn read_directory(&self, path: PathBuf) -> Result<Vec<Entry>, FileError> {
-        self.run(move |stop| directory::list(&path, stop)).await
+    pub async fn read_directory(&self, target: impl Into<Target>) -> Result<Vec<Entry>, FileError> {
+        let target = target.into();
+        self.run(move |stop| directory::list(&target, stop)).await
     }
 
     /// Removes a file, a link itself, or a directory (with `recursive` also its content). With `force`, nothing to remove is
@@ -119,8 +176,9 @@ impl Files {
     /// # Errors
     ///
     /// What the operating system says.
-    pub async fn remove(&self, path: PathBuf, recursive: bool, force: bool) -> Result<(), FileError> {
-        self.run(move |_| directory::remove(&path, recursive, force)).await
+    pub async fn remove(&self, target: impl Into<Target>, recursive: bool, force: bool) -> Result<(), FileError> {
+        let target = target.into();
+        self.run(move |_| directory::remove(&target, recursive, force)).await
     }
 
     /// Copies a file with its permissions, a link as a link, or with `recursive` a directory, into which special files
@@ -144,7 +202,7 @@ impl Files {
         self.run(move |stop| walk::walk(&root, options, stop)).await
     }
 
-    async fn run<T: Send + 'static>(
+    pub(crate) async fn run<T: Send + 'static>(
         &self,
         call: impl FnOnce(&Stop) -> Result<T, FileError> + Send + 'static,
     ) -> Result<T, FileError> {
@@ -165,7 +223,7 @@ impl Files {
 
 /// Tells a call that nobody waits for it any more.
 #[derive(Clone, Debug, Default)]
-struct Stop(Arc<AtomicBool>);
+pub(crate) struct Stop(Arc<AtomicBool>);
 
 impl Stop {
     fn check(&self) -> Result<(), FileError> {

@@ -13,7 +13,7 @@ mod pty;
 
 mod source;
 mod spawn;
-mod sys;
+pub(crate) mod sys;
 mod table;
 
 use std::ffi::OsString;

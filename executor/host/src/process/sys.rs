@@ -69,7 +69,7 @@ fn close_on_exec() {
 }
 
 /// Makes a descriptor non-blocking and watches it. Must be called inside a tokio runtime.
-pub(super) fn watch(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
+pub(crate) fn watch(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
     rustix::io::ioctl_fionbio(&fd, true)?;
     // SAFETY: an `OwnedFd` returns the same descriptor for as long as it lives and closes it once, when it is dropped.
     // Nobody gets it out of the `AsyncFd` but by reference.

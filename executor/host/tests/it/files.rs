@@ -8,12 +8,12 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use rendezvous_host::files::{
-    Fault, FileError, Files, Handles, MAX_BLOCK, MAX_ENTRIES, MAX_FILE, MAX_HANDLES, WalkOptions,
+    Access, Fault, Files, Handles, MAX_BLOCK, MAX_ENTRIES, MAX_FILE, MAX_HANDLES, WalkOptions,
 };
 use tempfile::TempDir;
 use tokio::time::timeout;
 
-use crate::support::PATIENCE;
+use crate::support::{PATIENCE, failed};
 
 fn fifo(path: &Path) {
     nix::unistd::mkfifo(path, nix::sys::stat::Mode::S_IRWXU).expect("fifo");
@@ -28,13 +28,6 @@ fn tree() -> TempDir {
     symlink("nowhere", dir.path().join("dangling")).expect("link");
     fifo(&dir.path().join("fifo"));
     dir
-}
-
-#[track_caller]
-fn failed<T: std::fmt::Debug>(result: Result<T, FileError>, fault: Fault, text: &str) {
-    let error = result.expect_err(text);
-    assert_eq!(error.fault(), fault, "{error}");
-    assert!(error.to_string().contains(text), "{error} lacks {text}");
 }
 
 #[tokio::test]
@@ -62,16 +55,12 @@ async fn reads_regular_files_only_and_never_blocks() {
     assert_eq!(files.read(dir.path().join("file"), 7).await.expect("fits").len(), 7);
     assert!(
         !files
-            .read("/proc/self/status".into(), MAX_FILE)
+            .read("/proc/self/status", MAX_FILE)
             .await
             .expect("no size")
             .is_empty()
     );
-    failed(
-        files.read("/proc/self/status".into(), 3).await,
-        Fault::Request,
-        "too large",
-    );
+    failed(files.read("/proc/self/status", 3).await, Fault::Request, "too large");
     let large = fs::File::create(dir.path().join("large")).expect("large");
     large.set_len(MAX_FILE + 1).expect("sparse");
     failed(
@@ -97,7 +86,7 @@ async fn writes_replace_or_create() {
     failed(write("missing/file", "x").await, Fault::NotFound, "(os error 2)");
     failed(write("dir", "x").await, Fault::Host, "Is a directory (os error 21)");
     failed(write("fifo", "x").await, Fault::Request, "is not a file");
-    files.write("/dev/null".into(), "x".into()).await.expect("a device");
+    files.write("/dev/null", "x".into()).await.expect("a device");
 }
 
 #[tokio::test]
@@ -184,7 +173,7 @@ async fn lists_without_dangling_links_but_with_any_name() {
     let odd = OsStr::from_bytes(b"odd\xff");
     fs::write(dir.path().join(odd), "").expect("odd name");
     let files = Files::default();
-    let mut entries = files.read_directory(dir.path().into()).await.expect("list");
+    let mut entries = files.read_directory(dir.path()).await.expect("list");
     entries.sort_by(|a, b| a.name.cmp(&b.name));
     let seen: Vec<_> = entries
         .iter()
@@ -284,7 +273,7 @@ async fn handles_read_blocks_of_the_file_that_was_opened() {
     let dir = tree();
     let handles = Handles::new(Files::default());
     let file = dir.path().join("file");
-    handles.open("h", file.clone()).await.expect("open");
+    handles.open("h", file.clone(), Access::Read).await.expect("open");
     fs::remove_file(&file).expect("remove");
     fs::write(&file, "other").expect("replace");
     let block = handles.read("h", 0, 4).await.expect("block");
@@ -298,48 +287,60 @@ async fn handles_read_blocks_of_the_file_that_was_opened() {
     for len in [0, MAX_BLOCK as u64 + 1, u64::MAX] {
         failed(handles.read("h", 0, len).await, Fault::Request, "between 1 and 1048576");
     }
-    failed(handles.open("h", file.clone()).await, Fault::Request, "already exists");
     failed(
-        handles.open(&"x".repeat(33), file.clone()).await,
+        handles.open("h", file.clone(), Access::Read).await,
+        Fault::Request,
+        "already exists",
+    );
+    failed(
+        handles.open(&"x".repeat(33), file.clone(), Access::Read).await,
         Fault::Request,
         "32 bytes",
     );
-    handles.open(&"x".repeat(32), file.clone()).await.expect("32 bytes");
-    handles.close("h");
-    handles.close("h");
+    handles
+        .open(&"x".repeat(32), file.clone(), Access::Read)
+        .await
+        .expect("32 bytes");
+    handles.close("h").await.expect("close");
+    handles.close("h").await.expect("again");
+    let long = "x".repeat(33);
+    failed(handles.close(&long).await, Fault::Request, "32 bytes");
     failed(
         handles.read("h", 0, 1).await,
         Fault::NotFound,
-        "unknown file read handle `h`",
+        "unknown file handle `h`",
     );
-    let blocked = timeout(PATIENCE, handles.open("f", dir.path().join("fifo")))
+    let blocked = timeout(PATIENCE, handles.open("f", dir.path().join("fifo"), Access::Read))
         .await
         .expect("does not block");
     failed(blocked, Fault::Request, "is not a file");
     failed(
-        handles.open("d", dir.path().join("dir")).await,
+        handles.open("d", dir.path().join("dir"), Access::Read).await,
         Fault::Request,
         "is not a file",
     );
     failed(
-        handles.open("m", dir.path().join("missing")).await,
+        handles.open("m", dir.path().join("missing"), Access::Read).await,
         Fault::NotFound,
         "(os error 2)",
     );
 
     for n in 1..MAX_HANDLES {
         handles
-            .open(&n.to_string(), file.clone())
+            .open(&n.to_string(), file.clone(), Access::Read)
             .await
             .expect("a failed open takes no place");
     }
     failed(
-        handles.open("one more", file.clone()).await,
+        handles.open("one more", file.clone(), Access::Read).await,
         Fault::Request,
         "at most 128",
     );
-    handles.close("7");
-    handles.open("one more", file).await.expect("a free place");
+    handles.close("7").await.expect("close");
+    handles
+        .open("one more", file, Access::Read)
+        .await
+        .expect("a free place");
     // An offset that the system refuses closes the handle.
     failed(handles.read("8", u64::MAX, 1).await, Fault::Request, "(os error 22)");
     failed(handles.read("8", 0, 1).await, Fault::NotFound, "unknown");

@@ -1,6 +1,9 @@
 //! Real processes and real files.
 
 mod files;
+mod links;
 mod process;
 mod process_output;
+mod replace;
 mod support;
+mod watch;

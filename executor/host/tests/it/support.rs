@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rendezvous_host::files::{Fault, FileError};
 use rendezvous_host::process::{Budget, Change, Chunk, Event, Lookup, Outlet, Process, Processes, Spec, Stdio, Stream};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -130,4 +131,12 @@ pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
 /// Whether a process of this number exists, dead ones that nobody reaped included.
 pub(crate) fn exists(pid: i32) -> bool {
     std::path::Path::new(&format!("/proc/{pid}")).exists()
+}
+
+/// A call on files must have failed by somebody's fault, with this in its text.
+#[track_caller]
+pub(crate) fn failed<T: std::fmt::Debug>(result: Result<T, FileError>, fault: Fault, text: &str) {
+    let error = result.expect_err(text);
+    assert_eq!(error.fault(), fault, "{error}");
+    assert!(error.to_string().contains(text), "{error} lacks {text}");
 }

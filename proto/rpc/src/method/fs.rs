@@ -9,7 +9,7 @@ use crate::base64::Base64;
 use crate::base64::deferred::{self, Deferred};
 use crate::path_uri::PathUri;
 
-/// Longest block of `fs/readBlock`.
+/// Longest block of `fs/readBlock` and `fs/writeBlock`.
 pub const MAX_BLOCK: u64 = 1024 * 1024;
 /// Largest file that `fs/readFile` gives.
 pub const MAX_READ_FILE: u64 = 512 * 1024 * 1024;
@@ -25,12 +25,16 @@ method!(
     ReadFile, "fs/readFile", PathParams => ReadFileResult
 );
 method!(
-    /// Opens a regular file for `fs/readBlock`.
+    /// Opens a regular file for `fs/readBlock`, or one to be replaced for `fs/writeBlock`.
     Open, "fs/open", OpenParams => OpenResult
 );
 method!(
     /// Reads from an open file.
     ReadBlock, "fs/readBlock", ReadBlockParams => ReadBlockResult
+);
+method!(
+    /// Writes to a file that is open for replacing. Needs the capability `fileWriteStreaming`.
+    WriteBlock, "fs/writeBlock", WriteBlockParams => Empty
 );
 method!(
     /// Closes an open file; closing an unknown one is no error.
@@ -69,11 +73,11 @@ method!(
     Copy, "fs/copy", CopyParams => Empty
 );
 method!(
-    /// Asks to be told once when one of some missing paths appears. Needs the capability `fsWatchMissing`.
+    /// Asks to be told once when one of some missing paths may have appeared. Needs the capability `fsWatchMissing`.
     WatchMissing, "fs/watchMissing", WatchMissingParams => WatchMissingResult
 );
 notification!(
-    /// One of the watched paths appeared.
+    /// Something changed at the watched paths.
     MissingChanged, "fs/missingChanged", MissingChangedParams
 );
 
@@ -118,12 +122,33 @@ pub struct OpenParams {
     pub handle_id: String,
     /// The file.
     pub path: PathUri,
-    /// Absent or `"read"`: for reading. Newer executors know more.
+    /// What for.
+    #[serde(default, skip_serializing_if = "OpenMode::is_read")]
+    pub mode: OpenMode,
+    /// Absent: yes. No: a link in any part of the path is refused. Stock executors ignore it here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mode: Option<serde_json::Value>,
+    pub follow_symlinks: Option<bool>,
     /// The sandbox.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<serde_json::Value>,
+}
+
+/// What a file is opened for. On the wire a text, or an object with the text as its only key and null as its value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum OpenMode {
+    /// `fs/readBlock`.
+    #[default]
+    Read,
+    /// `fs/writeBlock`. The file need not exist, its directory must.
+    Replace,
+}
+
+impl OpenMode {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes the field by reference")]
+    fn is_read(&self) -> bool {
+        *self == Self::Read
+    }
 }
 
 /// A file was opened.
@@ -153,6 +178,18 @@ pub struct ReadBlockResult {
     pub chunk: Base64,
     /// Whether fewer were there.
     pub eof: bool,
+}
+
+/// Bytes for a part of a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WriteBlockParams {
+    /// Which open file.
+    pub handle_id: String,
+    /// Where the part begins. Parts may come in any order; what none covers reads as zeros.
+    pub offset: u64,
+    /// The bytes: 1 to [`MAX_BLOCK`].
+    pub chunk: Base64,
 }
 
 /// An open file to close.
@@ -359,22 +396,19 @@ pub struct CopyParams {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WatchMissingParams {
-    /// Chosen by the client.
-    pub watch_id: i64,
-    /// Paths that are expected to be missing.
+    /// Chosen by the client, larger than every one before on the connection. Each takes the place of the one before.
+    pub watch_id: u64,
+    /// Paths that are expected to be missing, at most 64.
     pub missing: Vec<PathUri>,
-    /// A path that is expected to exist.
+    /// A path that is expected to exist, whose changes count too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub present: Option<PathUri>,
-    /// The sandbox.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sandbox: Option<serde_json::Value>,
 }
 
 /// Whether news will come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WatchMissingResult {
-    /// No: the list was empty, or a path exists already.
+    /// No: the list was empty or too long, a path exists already, or cannot be watched. Whoever waits must look again now.
     pub watching: bool,
 }
 
@@ -383,5 +417,5 @@ pub struct WatchMissingResult {
 #[serde(rename_all = "camelCase")]
 pub struct MissingChangedParams {
     /// The client's number.
-    pub watch_id: i64,
+    pub watch_id: u64,
 }

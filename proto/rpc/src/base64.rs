@@ -4,10 +4,30 @@ use std::fmt;
 
 use ::base64::Engine as _;
 use ::base64::display::Base64Display;
-use ::base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use engine::STANDARD;
 use serde::de::{Error as _, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// All output and input of processes passes here, so whatever the processor has is used.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod engine {
+    use std::sync::LazyLock;
+
+    use ::base64::engine::general_purpose::PAD;
+    use ::base64::engine::simd::Simd;
+
+    pub(super) static STANDARD: LazyLock<Simd> = LazyLock::new(|| Simd::standard(PAD));
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod engine {
+    use std::sync::LazyLock;
+
+    use ::base64::engine::general_purpose::{self, GeneralPurpose};
+
+    pub(super) static STANDARD: LazyLock<GeneralPurpose> = LazyLock::new(|| general_purpose::STANDARD);
+}
 
 /// Bytes that travel as base64 text.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -49,7 +69,7 @@ impl From<Vec<u8>> for Base64 {
 
 impl Serialize for Base64 {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&Base64Display::new(&self.0, &STANDARD))
+        serializer.collect_str(&Base64Display::new(&self.0, &*STANDARD))
     }
 }
 
@@ -116,6 +136,40 @@ mod tests {
             prop_assert_eq!(format!("\"{}\"", std::str::from_utf8(&appended[1..]).unwrap()), text.as_str());
             let back: Base64 = serde_json::from_str(&text).unwrap();
             prop_assert_eq!(back.0, bytes);
+        }
+    }
+
+    /// Long enough for every width of the processor's registers.
+    #[test]
+    fn agrees_with_the_portable_engine_at_every_length() {
+        use ::base64::engine::general_purpose::STANDARD as PORTABLE;
+        let bytes: Vec<u8> = (0..400_u32)
+            .map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8)
+            .collect();
+        for len in 0..bytes.len() {
+            let text = PORTABLE.encode(&bytes[..len]);
+            let mut encoded = Vec::new();
+            Base64::encode_into(&bytes[..len], &mut encoded);
+            assert_eq!(encoded, text.as_bytes(), "{len} bytes");
+            assert_eq!(
+                Base64::decode(&encoded),
+                Some(bytes[..len].to_vec().into()),
+                "{len} bytes"
+            );
+        }
+    }
+
+    #[test]
+    fn refuses_a_foreign_byte_anywhere() {
+        let mut text = Vec::new();
+        Base64::encode_into(&[0xa5; 200], &mut text);
+        for at in 0..text.len() {
+            for foreign in [b'-', b'_', b'=', b' ', b'\n', b'@', b'[', b'`', b'{', 0, 0x80, 0xff] {
+                let mut text = text.clone();
+                if std::mem::replace(&mut text[at], foreign) != foreign {
+                    assert_eq!(Base64::decode(&text), None, "{foreign:#x} at {at}");
+                }
+            }
         }
     }
 

@@ -128,7 +128,7 @@ pub(crate) fn all(name: &str, way: &Way, scale: f64) -> anyhow::Result<Row> {
         let input = input(way, bytes)?;
         println!("  stdin: {input}");
         let connected = match way {
-            Way::Harness(access) => Some(connected::measure(access, (500.0 * scale) as usize + 10)?),
+            Way::Harness(access) => Some(connected::measure(access, (300.0 * scale) as usize + 10)?),
             Way::Ssh { .. } => None,
         };
         if let Some(times) = &connected {
@@ -137,7 +137,7 @@ pub(crate) fn all(name: &str, way: &Way, scale: f64) -> anyhow::Result<Row> {
                 times.p50, times.p99
             );
         }
-        let whole = whole(way, (100.0 * scale) as usize + 5)?;
+        let whole = whole(way, (50.0 * scale) as usize + 5)?;
         println!(
             "  true, whole program: p50 {:.1} ms, p99 {:.1} ms",
             whole.p50, whole.p99

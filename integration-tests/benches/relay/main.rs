@@ -82,17 +82,17 @@ fn run() -> anyhow::Result<()> {
             ..Row::default()
         };
         let mut forwarder = Forwarder::start(kind, false)?;
-        row.bulk = Some(measure::throughput(&mut forwarder, 60 * 1024, (6e9 * scale) as u64)?);
-        row.small = Some(measure::throughput(&mut forwarder, 1200, (1.5e9 * scale) as u64)?);
-        row.trip = Some(measure::round_trips(&mut forwarder, 200, (20_000.0 * scale) as usize)?);
+        row.bulk = Some(measure::throughput(&mut forwarder, 60 * 1024, (3e9 * scale) as u64)?);
+        row.small = Some(measure::throughput(&mut forwarder, 1200, (0.75e9 * scale) as u64)?);
+        row.trip = Some(measure::round_trips(&mut forwarder, 200, (10_000.0 * scale) as usize)?);
         if kind == Kind::Relay {
-            row.mixed = Some(measure::mixed(&mut forwarder, 64, (2e9 * scale) as u64)?);
+            row.mixed = Some(measure::mixed(&mut forwarder, 64, (1e9 * scale) as u64)?);
         }
         drop(forwarder);
         if kind != Kind::Copy && kind != Kind::Haproxy {
             row.accepts = Some(measure::accepts(
                 &mut Forwarder::start(kind, false)?,
-                (8000.0 * scale) as usize,
+                (4000.0 * scale) as usize,
             )?);
             row.idle = Some(measure::idle(&mut Forwarder::start(kind, false)?, 2000)?);
         }

@@ -1,22 +1,23 @@
 //! The executor's side of the registry and the relay: registers, keeps one relay connection, and hands every admitted
 //! stream on.
 //!
-//! One registration serves the whole life of the process: after a lost connection the same URL is dialled again. Only a
-//! relay that calls the ticket no good any more (401, 403, 404, 410) leads to a new registration, with the same key.
+//! One registration serves the whole life of the process: after a lost connection the same URL is dialled again. A relay
+//! that calls the ticket no good any more (401, 403, 404, 410), or that stays out of reach, leads to a new registration, with
+//! the same key and the same sessions. `schedule` has the rules.
 
 mod error;
+mod schedule;
 mod validator;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use getrandom::SysRng;
+use http::StatusCode;
 use rand_core::UnwrapErr;
 use rendezvous_channel::Identity;
 use rendezvous_channel::budget::Budget;
 use rendezvous_transport::acceptor::{self, Accepted};
-use rendezvous_transport::backoff::Backoff;
 use rendezvous_transport::dial::{DialError, Dialer};
 use rendezvous_transport::link::Link;
 use rendezvous_transport::registry::{CallError, Client, Registration};
@@ -25,6 +26,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 pub use error::RemoteError;
+use schedule::{Failure, Next, Schedule, Turn};
 use validator::RegistryValidator;
 
 /// Memory that unfinished messages and early records of all streams may occupy together.
@@ -76,6 +78,7 @@ pub async fn run(
     on_registered: impl FnMut(&Registration),
     shutdown: CancellationToken,
 ) -> Result<(), RemoteError> {
+    status.set(false);
     let mut remote = Remote {
         identity: Identity::generate(&mut UnwrapErr(SysRng)),
         budget: Budget::new(STREAM_MEMORY),
@@ -84,7 +87,7 @@ pub async fn run(
         on_stream,
         on_registered,
         shutdown: shutdown.clone(),
-        is_settled: false,
+        registration: None,
     };
     remote.run().await
 }
@@ -97,118 +100,102 @@ struct Remote<S, R> {
     on_stream: S,
     on_registered: R,
     shutdown: CancellationToken,
-    /// A registration succeeded before: the configuration is right, so that more can be hoped to pass.
-    is_settled: bool,
+    /// The last one. Once there was one the configuration is right, so that more can be hoped to pass.
+    registration: Option<Registration>,
 }
 
 impl<S: FnMut(Accepted), R: FnMut(&Registration)> Remote<S, R> {
     async fn run(&mut self) -> Result<(), RemoteError> {
-        let mut backoff = Backoff::new();
-        let mut place = None;
-        loop {
-            let Some((registration, link)) = self.connect(&mut place, &mut backoff).await? else {
-                return Ok(());
-            };
-            let start = Instant::now();
-            self.serve(&registration, link).await;
-            backoff.lasted(start.elapsed());
-            if self.shutdown.is_cancelled() {
-                return Ok(());
-            }
-            let delay = backoff.delay(random());
-            tracing::info!(?delay, "connecting to the relay again");
-            if self.pause(delay).await {
-                return Ok(());
-            }
-        }
-    }
-
-    /// A relay connection, or nothing at the shutdown.
-    async fn connect(
-        &mut self,
-        place: &mut Option<Place>,
-        backoff: &mut Backoff,
-    ) -> Result<Option<(Registration, Link)>, RemoteError> {
         let shutdown = self.shutdown.clone();
-        tokio::select! {
-            biased;
-            () = shutdown.cancelled() => Ok(None),
-            connected = self.connect_uninterrupted(place, backoff) => connected.map(Some),
-        }
-    }
-
-    async fn connect_uninterrupted(
-        &mut self,
-        place: &mut Option<Place>,
-        backoff: &mut Backoff,
-    ) -> Result<(Registration, Link), RemoteError> {
+        let (mut schedule, mut next) = Schedule::new(now());
         loop {
-            let current = match place.as_mut() {
-                Some(place) => place,
-                None => place.insert(Place {
-                    registration: self.register().await?,
-                    was_up: false,
-                }),
+            let outcome = tokio::select! {
+                biased;
+                () = shutdown.cancelled() => return Ok(()),
+                outcome = self.take_turn(&mut schedule, next) => outcome?,
             };
-            let error = match self.options.dialer.dial(&current.registration.url).await {
-                Ok(link) => {
-                    if !current.was_up {
-                        current.was_up = true;
-                        (self.on_registered)(&current.registration);
+            next = match outcome {
+                Outcome::Down(next) => next,
+                Outcome::Up(registration, link) => {
+                    let start = Instant::now();
+                    self.serve(&registration, *link).await;
+                    if shutdown.is_cancelled() {
+                        return Ok(());
                     }
-                    metrics::counter!("executor_relay_connections_total", "result" => "up").increment(1);
-                    return Ok((current.registration.clone(), link));
+                    let next = schedule.lost(now(), start.elapsed(), random());
+                    tracing::info!(delay = ?next.pause, "connecting to the relay again");
+                    next
                 }
-                Err(error) => error,
             };
-            metrics::counter!("executor_relay_connections_total", "result" => "failed").increment(1);
-            if let DialError::Url(_) | DialError::Trust(_) = error {
-                return Err(RemoteError::Relay(error));
-            }
-            let spoiled = error.is_ticket_refused();
-            if spoiled && current.was_up {
-                tracing::info!(%error, "registering again");
-                *place = None;
-                continue;
-            }
-            // A relay that refuses a ticket which the registry has just made would otherwise be asked without pause.
-            let delay = backoff.delay(random()).max(error.retry_after().unwrap_or_default());
-            tracing::warn!(error = %chain(&error), ?delay, "cannot connect to the relay, trying again");
-            if spoiled {
-                *place = None;
-            }
-            sleep(delay).await;
         }
     }
 
-    async fn register(&mut self) -> Result<Registration, RemoteError> {
-        let mut backoff = Backoff::new();
-        loop {
-            let environment = &self.options.environment;
-            let error = match self
-                .options
-                .registry
-                .register(environment, self.identity.public())
-                .await
-            {
-                Ok(registration) => {
-                    metrics::counter!("executor_registrations_total", "result" => "ok").increment(1);
-                    self.is_settled = true;
-                    return Ok(registration);
-                }
-                Err(error) => error,
-            };
-            metrics::counter!("executor_registrations_total", "result" => "failed").increment(1);
-            if !(error.is_retryable() || self.is_settled && is_registrys_fault(&error)) {
-                return Err(RemoteError::Register {
-                    environment: environment.clone(),
-                    source: error,
-                });
-            }
-            let delay = backoff.delay(random()).max(error.retry_after().unwrap_or_default());
-            tracing::warn!(error = %chain(&error), ?delay, "cannot register, trying again");
-            sleep(delay).await;
+    async fn take_turn(&mut self, schedule: &mut Schedule, next: Next) -> Result<Outcome, RemoteError> {
+        sleep(next.pause).await;
+        match (next.turn, self.registration.clone()) {
+            (Turn::Dial, Some(registration)) => self.dial(schedule, registration).await,
+            (Turn::Dial, None) | (Turn::Register, _) => self.register(schedule).await.map(Outcome::Down),
         }
+    }
+
+    async fn dial(&mut self, schedule: &mut Schedule, registration: Registration) -> Result<Outcome, RemoteError> {
+        let error = match self.options.dialer.dial(&registration.url).await {
+            Ok(link) => {
+                if schedule.connected() {
+                    (self.on_registered)(&registration);
+                }
+                metrics::counter!("executor_relay_connections_total", "result" => "up").increment(1);
+                return Ok(Outcome::Up(registration, Box::new(link)));
+            }
+            Err(error) => error,
+        };
+        metrics::counter!("executor_relay_connections_total", "result" => "failed").increment(1);
+        if let DialError::Url(_) | DialError::Trust(_) = error {
+            return Err(RemoteError::Relay(error));
+        }
+        let failure = match error.is_ticket_refused() {
+            true => Failure::TicketRefused,
+            false => Failure::Passing,
+        };
+        let retry_after = error.retry_after().unwrap_or_default();
+        let next = schedule.dial_failed(now(), failure, retry_after, random());
+        let (delay, error) = (next.pause, chain(&error));
+        match next.turn {
+            Turn::Dial => tracing::warn!(error, ?delay, "cannot connect to the relay, trying again"),
+            Turn::Register => tracing::warn!(error, ?delay, "cannot connect to the relay, registering again"),
+        }
+        Ok(Outcome::Down(next))
+    }
+
+    async fn register(&mut self, schedule: &mut Schedule) -> Result<Next, RemoteError> {
+        let environment = &self.options.environment;
+        let registered = self
+            .options
+            .registry
+            .register(environment, self.identity.public())
+            .await;
+        let error = match registered {
+            Ok(registration) => {
+                metrics::counter!("executor_registrations_total", "result" => "ok").increment(1);
+                self.registration = Some(registration);
+                return Ok(schedule.registered(now(), random()));
+            }
+            Err(error) => error,
+        };
+        metrics::counter!("executor_registrations_total", "result" => "failed").increment(1);
+        let passes = error.is_retryable()
+            || self.registration.is_some() && is_registrys_fault(&error)
+            || schedule.has_place() && is_conflict(&error);
+        if !passes {
+            return Err(RemoteError::Register {
+                environment: environment.clone(),
+                source: error,
+            });
+        }
+        let retry_after = error.retry_after().unwrap_or_default();
+        let next = schedule.register_failed(now(), retry_after, random());
+        tracing::warn!(error = %chain(&error), delay = ?next.pause, "cannot register, trying again");
+        Ok(next)
     }
 
     async fn serve(&mut self, registration: &Registration, link: Link) {
@@ -239,20 +226,12 @@ impl<S: FnMut(Accepted), R: FnMut(&Registration)> Remote<S, R> {
             tracing::warn!(reason = error.kind(), error = %chain(&*error), "relay connection is lost");
         }
     }
-
-    /// Waits; true at the shutdown.
-    async fn pause(&self, delay: Duration) -> bool {
-        tokio::select! {
-            () = self.shutdown.cancelled() => true,
-            () = sleep(delay) => false,
-        }
-    }
 }
 
-/// A registration, and whether its URL ever worked.
-struct Place {
-    registration: Registration,
-    was_up: bool,
+/// What a turn led to.
+enum Outcome {
+    Up(Registration, Box<Link>),
+    Down(Next),
 }
 
 /// Answers that a working registry does not give: another server in its place, or a certificate that ran out.
@@ -261,6 +240,17 @@ fn is_registrys_fault(error: &CallError) -> bool {
         CallError::Tls(_) | CallError::TooLarge | CallError::Malformed(_) | CallError::Mismatch(_) => true,
         error => error.status().is_some_and(|status| status.is_redirection()),
     }
+}
+
+/// Somebody has the environment. While we hold a place there, that may be the connection which we have lost already and the
+/// registry not yet.
+fn is_conflict(error: &CallError) -> bool {
+    error.status() == Some(StatusCode::CONFLICT)
+}
+
+/// The clock of the runtime.
+fn now() -> std::time::Instant {
+    Instant::now().into_std()
 }
 
 fn random() -> u64 {

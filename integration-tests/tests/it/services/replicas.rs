@@ -1,7 +1,7 @@
-//! Two registries on one PostgreSQL and a relay of one of them: whoever is asked, the answer leads to the executor.
+//! Two registries on one PostgreSQL: whoever is asked, the answer leads to the executor, also after one of them died for
+//! good together with the relay in it.
 
-use anyhow::{Result, ensure};
-use rendezvous_integration_tests::Context;
+use anyhow::{Context as _, Result, bail, ensure};
 use rendezvous_integration_tests::executor;
 use rendezvous_integration_tests::harness::Access;
 use rendezvous_integration_tests::link::Link;
@@ -9,6 +9,7 @@ use rendezvous_integration_tests::postgres::Postgres;
 use rendezvous_integration_tests::registry::{self, Registry, Role};
 use rendezvous_integration_tests::relay::{self, Relay};
 use rendezvous_integration_tests::site::ENVIRONMENT;
+use rendezvous_integration_tests::{Context, Program, wait};
 
 use crate::ours::shell;
 
@@ -69,4 +70,82 @@ pub(crate) async fn serve_one_environment(cx: Context) -> Result<()> {
     ensure!(finished.text().trim() == executor::HOST_NAME, "{}", finished.text());
     drop(started);
     Ok(())
+}
+
+/// The relay that holds the executor dies and never comes back, with its registry. The executor and the harness know a
+/// balancer's address only.
+pub(crate) async fn outlive_a_relay(cx: Context) -> Result<()> {
+    let postgres = Postgres::start().await?;
+    let start = async |name: &str| {
+        let options = registry::Options {
+            name: name.into(),
+            database: Some(postgres.url()),
+            embedded_relay: true,
+            ..registry::Options::default()
+        };
+        Registry::start(&cx, options).await
+    };
+    let (one, two) = tokio::try_join!(start("registry one"), start("registry two"))?;
+    one.environment(ENVIRONMENT).await?;
+    let executor_token = one.credential(Role::Executor, Some(ENVIRONMENT)).await?;
+    let balancer = Link::bind().await?;
+    balancer.lead_to(one.address()?);
+    let access = Access {
+        registry: format!("http://{}", balancer.address()),
+        environment: ENVIRONMENT.into(),
+        token: one.credential(Role::Harness, Some(ENVIRONMENT)).await?,
+        ca_file: None,
+        namespace: None,
+    };
+    let options = executor::Options {
+        name: "executor".into(),
+        registry: access.registry.clone(),
+        environment: ENVIRONMENT.into(),
+        token: executor_token,
+        workspace: cx.subfolder("workspace")?,
+        content: cx.subfolder("far-content")?,
+        ca_file: None,
+        namespace: None,
+    };
+    let mut executor = executor::start_ours(&cx, &options).await?;
+    let script = "echo ready-$$; while read line; do echo got-$line-$$; [ $line = end ] && exit 4; done";
+    let mut program = Program::start(&cx, "harness", access.shell(&cx, script)?)?;
+    program.stdout().contains("ready-", wait::SOON).await?;
+
+    let holder = relay_of_executor(&one).await?;
+    let (mut dying, living) = match holder.ends_with(&one.address()?.to_string()) {
+        true => (one, two),
+        false => (two, one),
+    };
+    balancer.lead_to(living.address()?);
+    dying.program.kill().await?;
+
+    program.write(b"on\n").await?;
+    program.stdout().contains("got-on-", wait::SOON * 2).await?;
+    ensure!(executor.is_running(), "the executor ended");
+    let holder = relay_of_executor(&living).await?;
+    ensure!(holder.ends_with(&living.address()?.to_string()), "{holder}");
+    let other = shell(&cx, &access, "hostname").await?.success()?;
+    ensure!(other.text().trim() == executor::HOST_NAME, "{}", other.text());
+    program.write(b"end\n").await?;
+    let finished = program.finish(wait::SOON).await?;
+    ensure!(finished.code == 4, "exit code {}: {}", finished.code, finished.stderr);
+    let text = finished.text();
+    let pid = text.lines().next().and_then(|line| line.strip_prefix("ready-"));
+    let pid = pid.with_context(|| text.clone())?;
+    ensure!(text == format!("ready-{pid}\ngot-on-{pid}\ngot-end-{pid}\n"), "{text}");
+    Ok(())
+}
+
+/// The public URL of the relay that holds the executor.
+async fn relay_of_executor(registry: &Registry) -> Result<String> {
+    let shown = registry
+        .manage(&["environment", "show", "--json", ENVIRONMENT])
+        .await?
+        .success()?;
+    let shown: serde_json::Value = serde_json::from_slice(&shown.stdout)?;
+    match shown["presence"]["relay_url"].as_str() {
+        Some(url) => Ok(url.to_owned()),
+        None => bail!("the registry does not know where the executor is: {shown}"),
+    }
 }

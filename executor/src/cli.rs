@@ -155,7 +155,6 @@ fn serve_operators(args: AdminArgs, status: Status, stop: CancellationToken) -> 
         return Ok(());
     };
     let admin = Admin::bind(addr)?;
-    tracing::info!(addr = %admin.local_addr(), "serving health and metrics");
     let readiness = Arc::new(move || {
         if status.is_connected() {
             Vec::new()

@@ -7,6 +7,7 @@
 
 mod error;
 mod schedule;
+mod tally;
 mod validator;
 
 use std::sync::Arc;
@@ -218,8 +219,11 @@ impl<S: FnMut(Accepted), R: FnMut(&Registration)> Remote<S, R> {
             tracing::info!(stream = %accepted.stream.id(), harness = %accepted.harness_key.digest(), "harness admitted");
             on_stream(accepted);
         };
+        let mut metrics = tally::Metrics::new();
+        let on_tally = |tally: &_| metrics.update(tally);
         let shutdown = self.shutdown.clone();
-        let end = acceptor::serve(link, options, Arc::new(validator), on_stream, shutdown.cancelled()).await;
+        let validator = Arc::new(validator);
+        let end = acceptor::serve(link, options, validator, on_stream, on_tally, shutdown.cancelled()).await;
         self.status.set(false);
         if let Err(error) = end {
             metrics::counter!("executor_disconnects_total", "reason" => error.kind()).increment(1);

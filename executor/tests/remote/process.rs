@@ -1,5 +1,6 @@
 //! The executor as a child process.
 
+use std::net::SocketAddr;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -95,6 +96,15 @@ impl Executor {
             }
         })
         .await;
+    }
+
+    /// Where `--admin-listen` listens.
+    pub(crate) async fn admin(&self) -> SocketAddr {
+        self.says("serving health and metrics").await;
+        let log = self.stderr();
+        let line = log.lines().find(|line| line.contains("serving health and metrics"));
+        let address = line.and_then(|line| line.split("address=").nth(1)).expect(&log);
+        address.trim().parse().expect(&log)
     }
 
     pub(crate) fn signal(&self, signal: Signal) {

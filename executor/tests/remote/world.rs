@@ -110,6 +110,11 @@ impl World {
         self.state.script().upgrades.extend(statuses);
     }
 
+    /// Whatever was to come, executors' upgrades succeed from now on.
+    pub(crate) fn accept_upgrades(&self) {
+        self.state.script().upgrades.clear();
+    }
+
     pub(crate) fn answer_validations(&self, status: u16, body: &'static str) {
         self.state.script().verdict = Some((status, body));
     }
@@ -118,6 +123,12 @@ impl World {
     pub(crate) fn cut(&self) {
         let cut = std::mem::take(&mut self.state.script().cut);
         cut.cancel();
+    }
+
+    /// Sends the executor a message on its relay connection.
+    pub(crate) fn send(&self, message: Message) {
+        let script = self.state.script();
+        let _ = script.to_executor.as_ref().expect("an executor").send(message);
     }
 
     pub(crate) async fn next(&mut self) -> Seen {

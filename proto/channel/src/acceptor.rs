@@ -322,7 +322,7 @@ impl Acceptor {
 
     fn fail_handshake(&mut self, now: Instant, id: &StreamId) {
         self.counters.failed_handshakes += 1;
-        self.admission.failed(now);
+        self.counters.admission_pauses += u64::from(self.admission.failed(now));
         self.push_refusal(id);
     }
 

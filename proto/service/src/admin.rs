@@ -60,10 +60,9 @@ impl Admin {
             grace: Duration::from_secs(1),
             ..Limits::default()
         });
-        Ok(Self {
-            server,
-            metrics: metrics()?,
-        })
+        let metrics = metrics()?;
+        tracing::info!(address = %server.local_addr(), "serving health and metrics");
+        Ok(Self { server, metrics })
     }
 
     /// The bound address, with the real port.

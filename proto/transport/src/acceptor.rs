@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use getrandom::SysRng;
 use rand_core::UnwrapErr;
-use rendezvous_channel::acceptor::{Ended, Event, StreamKey, ValidationId, Verdict};
+use rendezvous_channel::acceptor::{Counters, Ended, Event, StreamKey, ValidationId, Verdict};
 use rendezvous_channel::budget::Budget;
 use rendezvous_channel::{Acceptor, Identity};
 use rendezvous_wire::id::{EnvironmentId, RegistrationId, StreamId};
@@ -76,8 +76,20 @@ pub struct Accepted {
     pub harness_key: PublicKey,
 }
 
+/// What happened on one relay connection so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// What was refused.
+    pub counters: Counters,
+    /// Streams that are open now.
+    pub streams: usize,
+    /// Text messages that were dropped: the protocol has none.
+    pub texts: u64,
+}
+
 /// Serves one relay connection until it ends, or until `shutdown` is ready: then the link is closed, and the relay tells
-/// the harnesses. Every stream that is open by then learns it.
+/// the harnesses. Every stream that is open by then learns it. Each admitted stream goes to `on_stream`; `on_tally` is
+/// called when the tally changed.
 ///
 /// # Errors
 ///
@@ -91,6 +103,7 @@ pub async fn serve<S, V>(
     options: Options,
     validator: Arc<V>,
     mut on_stream: impl FnMut(Accepted),
+    mut on_tally: impl FnMut(&Tally),
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), Arc<LinkError>>
 where
@@ -105,7 +118,7 @@ where
     } = options;
     let (commands, asked) = mpsc::unbounded_channel();
     let mut driver = Driver {
-        link,
+        link: link.dropping_texts(),
         acceptor: Acceptor::new(identity, environment, registration, budget),
         outlets: HashMap::new(),
         pressure: Arc::default(),
@@ -114,12 +127,14 @@ where
         validator,
         validations: JoinSet::new(),
         running: HashMap::new(),
+        tally: Tally::default(),
     };
     let ended = tokio::select! {
-        error = driver.drive(&mut on_stream) => Some(Arc::new(error)),
+        error = driver.drive(&mut on_stream, &mut on_tally) => Some(Arc::new(error)),
         () = shutdown => None,
     };
-    tracing::debug!(counters = ?driver.acceptor.counters(), "relay connection ended");
+    driver.count(&mut on_tally);
+    tracing::debug!(tally = ?driver.tally, "relay connection ended");
     let end = ended.clone().map_or(StreamEnd::Closed, StreamEnd::Disconnected);
     for outlet in driver.outlets.into_values() {
         outlet.end(end.clone());
@@ -147,6 +162,7 @@ struct Driver<S, V> {
     validator: Arc<V>,
     validations: JoinSet<Verdict>,
     running: HashMap<task::Id, ValidationId>,
+    tally: Tally,
 }
 
 impl<S, V> Driver<S, V>
@@ -154,7 +170,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
     V: Validator,
 {
-    async fn drive(&mut self, on_stream: &mut impl FnMut(Accepted)) -> LinkError {
+    async fn drive(&mut self, on_stream: &mut impl FnMut(Accepted), on_tally: &mut impl FnMut(&Tally)) -> LinkError {
         let mut paused_since = None;
         loop {
             self.tell(on_stream);
@@ -163,6 +179,7 @@ where
             }
             // To send the last record of a stream ends it.
             self.tell(on_stream);
+            self.count(on_tally);
             let paused = self.is_held_up();
             if !paused {
                 paused_since = None;
@@ -185,6 +202,22 @@ where
                 }
             }
         }
+    }
+
+    fn count(&mut self, on_tally: &mut impl FnMut(&Tally)) {
+        let tally = Tally {
+            counters: *self.acceptor.counters(),
+            streams: self.acceptor.active_streams(),
+            texts: self.link.dropped_texts(),
+        };
+        if tally == self.tally {
+            return;
+        }
+        if tally.texts > 0 && self.tally.texts == 0 {
+            tracing::warn!("the relay sent a text message; it and further ones are dropped");
+        }
+        self.tally = tally;
+        on_tally(&tally);
     }
 
     /// Passes on what the acceptor has to tell.

@@ -164,6 +164,8 @@ pub struct Link<S = Socket> {
     burst: u32,
     ahead: VecDeque<Bytes>,
     ahead_bytes: usize,
+    /// Text messages that were dropped, where they do not end the connection.
+    dropped_texts: Option<u64>,
     /// How the peer ended the connection, while messages from before are still to be delivered.
     ended: Option<LinkError>,
 }
@@ -186,8 +188,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
             burst: 0,
             ahead: VecDeque::new(),
             ahead_bytes: 0,
+            dropped_texts: None,
             ended: None,
         }
+    }
+
+    /// Drops and counts text messages from now on, as executors do; without this they end the connection, as harnesses want.
+    #[must_use]
+    pub fn dropping_texts(mut self) -> Self {
+        self.dropped_texts = Some(self.dropped_texts());
+        self
+    }
+
+    /// How many text messages were dropped.
+    pub fn dropped_texts(&self) -> u64 {
+        self.dropped_texts.unwrap_or_default()
     }
 
     /// Whether a message may be fed. When not, [`Event::Writable`] tells when there is room again.
@@ -205,6 +220,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
     pub fn feed(&mut self, message: Bytes) -> Result<(), LinkError> {
         self.unwritten += message.len();
         self.give(Message::Binary(message))
+    }
+
+    /// What no peer may do.
+    #[cfg(test)]
+    pub(crate) fn feed_text(&mut self, text: &'static str) -> Result<(), LinkError> {
+        self.unwritten += text.len();
+        self.give(Message::Text(text.into()))
     }
 
     /// The next message, or room to write. Writes what was fed and keeps the connection alive meanwhile.
@@ -339,7 +361,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
             match message {
                 // An empty message is no frame of the protocol; it is delivered, and refused where frames are read.
                 Message::Binary(message) => return Poll::Ready(Ok(message)),
-                Message::Text(_) => return Poll::Ready(Err(LinkError::Text)),
+                Message::Text(_) => match &mut self.dropped_texts {
+                    Some(dropped) => *dropped += 1,
+                    None => return Poll::Ready(Err(LinkError::Text)),
+                },
                 Message::Pong(_) => self.keepalive.pong(),
                 Message::Close(frame) => {
                     // The reply is queued already. If it does not go out at once, so be it: the peer wants to leave.

@@ -26,10 +26,10 @@ impl Admission {
         }
     }
 
-    /// Counts a failure; during a pause it changes nothing.
-    pub(super) fn failed(&mut self, now: Instant) {
+    /// Counts a failure; during a pause it changes nothing. Returns whether a pause begins.
+    pub(super) fn failed(&mut self, now: Instant) -> bool {
         if self.is_paused(now) {
-            return;
+            return false;
         }
         while self
             .failures
@@ -39,8 +39,10 @@ impl Admission {
             self.failures.pop_front();
         }
         self.failures.push_back(now);
-        if self.failures.len() >= MAX_FAILED_HANDSHAKES as usize {
+        let pauses = self.failures.len() >= MAX_FAILED_HANDSHAKES as usize;
+        if pauses {
             self.paused_until = Some(now + HANDSHAKE_COOLDOWN);
         }
+        pauses
     }
 }

@@ -78,12 +78,14 @@ pub enum Ended {
 }
 
 /// What was refused on a connection so far. All of it is the peers' doing.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Messages that are no valid frame.
     pub invalid_frames: u64,
     /// Handshakes that count as failures.
     pub failed_handshakes: u64,
+    /// Times that admission paused because too many of those came.
+    pub admission_pauses: u64,
     /// Resets sent for anything else.
     pub refused: u64,
     /// Handshakes that were seen before, byte for byte.

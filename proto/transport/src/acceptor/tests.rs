@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use rendezvous_channel::handshake::HandshakeError;
 use rendezvous_channel::stream::{StreamError, Target};
+use rendezvous_wire::limits::MAX_FAILED_HANDSHAKES;
 use tokio::io::DuplexStream;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use self::relay::{Relay, link_pair};
 use super::*;
@@ -43,6 +44,7 @@ struct World {
     shutdown: Option<oneshot::Sender<()>>,
     served: task::JoinHandle<Result<(), Arc<LinkError>>>,
     budget: Budget,
+    tally: watch::Receiver<Tally>,
 }
 
 fn environment() -> EnvironmentId {
@@ -60,6 +62,7 @@ impl World {
         let (near, far) = link_pair().await;
         let (admitted, accepted) = mpsc::unbounded_channel();
         let (shutdown, stop) = oneshot::channel();
+        let (tallies, tally) = watch::channel(Tally::default());
         let validator = Arc::new(ByText::default());
         let budget = Budget::new(256 * 1024 * 1024);
         let options = Options {
@@ -73,6 +76,9 @@ impl World {
             options,
             validator.clone(),
             move |stream| drop(admitted.send(stream)),
+            move |tally| {
+                tallies.send_replace(*tally);
+            },
             async {
                 let _ = stop.await;
             },
@@ -86,6 +92,7 @@ impl World {
             validator,
             shutdown: Some(shutdown),
             budget,
+            tally,
         }
     }
 
@@ -181,6 +188,50 @@ async fn a_harness_is_admitted_by_its_authorization_only() {
     let (mut harness, mut executor) = world.open().await;
     expect_alive(&mut harness, &mut executor).await;
     assert_eq!(world.validator.asked.load(Ordering::Relaxed), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_happens_is_counted() {
+    let mut world = World::new().await;
+    let (harness, mut executor) = world.open().await;
+    assert_eq!(world.tally.wait_for(|tally| tally.streams == 1).await.unwrap().texts, 0);
+    drop(harness);
+    end_of(&mut executor).await;
+    for _ in 0..MAX_FAILED_HANDSHAKES {
+        world.connect("bad").await.unwrap_err();
+    }
+    world.connect("good").await.unwrap_err();
+    let counted = world.tally.wait_for(|tally| tally.counters.refused == 1).await.unwrap();
+    let counters = Counters {
+        failed_handshakes: MAX_FAILED_HANDSHAKES.into(),
+        admission_pauses: 1,
+        refused: 1,
+        ..Counters::default()
+    };
+    assert_eq!(
+        *counted,
+        Tally {
+            counters,
+            ..Tally::default()
+        }
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_text_message_is_dropped_and_counted() {
+    let mut world = World::new().await;
+    let (mut harness, mut executor) = world.open().await;
+    for texts in 1..=2 {
+        world.relay.send_text();
+        expect_alive(&mut harness, &mut executor).await;
+        let seen = world
+            .tally
+            .wait_for(|tally| tally.texts == texts)
+            .await
+            .unwrap()
+            .streams;
+        assert_eq!(seen, 1);
+    }
 }
 
 #[tokio::test(start_paused = true)]

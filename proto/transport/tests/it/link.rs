@@ -342,7 +342,13 @@ async fn what_the_peer_must_not_send_ends_the_link() {
         }
         assert!(link.recv().await.is_err(), "the end stays the end");
     }
-    let (mut link, mut peer) = pair(1 << 20).await;
+    let (link, mut peer) = pair(1 << 20).await;
+    let mut link = link.dropping_texts();
+    for message in [Message::Text("{}".into()), Message::Text("[]".into()), binary(1)] {
+        peer.send(message).await.expect("send");
+    }
+    assert_eq!(link.recv().await.expect("what comes behind the texts").len(), 1);
+    assert_eq!(link.dropped_texts(), 2);
     peer.send(binary(MAX_WS_MESSAGE)).await.expect("send");
     assert_eq!(link.recv().await.expect("the largest").len(), MAX_WS_MESSAGE);
 }

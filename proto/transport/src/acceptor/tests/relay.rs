@@ -29,15 +29,18 @@ pub(super) async fn link_pair() -> (Link<DuplexStream>, Link<DuplexStream>) {
 
 pub(super) struct Relay {
     harnesses: mpsc::UnboundedSender<Link<DuplexStream>>,
+    texts: mpsc::UnboundedSender<()>,
     task: JoinHandle<()>,
 }
 
 impl Relay {
     pub(super) fn start(executor: Link<DuplexStream>) -> Self {
         let (harnesses, arriving) = mpsc::unbounded_channel();
+        let (texts, asked) = mpsc::unbounded_channel();
         Self {
             harnesses,
-            task: tokio::spawn(run(executor, arriving)),
+            texts,
+            task: tokio::spawn(run(executor, arriving, asked)),
         }
     }
 
@@ -46,6 +49,11 @@ impl Relay {
         let (near, far) = link_pair().await;
         self.harnesses.send(far).unwrap();
         near
+    }
+
+    /// Sends the executor a text message.
+    pub(super) fn send_text(&self) {
+        self.texts.send(()).unwrap();
     }
 
     pub(super) fn stop(&self) {
@@ -58,12 +66,17 @@ enum Upwards {
     Gone(StreamId),
 }
 
-async fn run(mut executor: Link<DuplexStream>, mut arriving: mpsc::UnboundedReceiver<Link<DuplexStream>>) {
+async fn run(
+    mut executor: Link<DuplexStream>,
+    mut arriving: mpsc::UnboundedReceiver<Link<DuplexStream>>,
+    mut texts: mpsc::UnboundedReceiver<()>,
+) {
     let (up, mut upwards) = mpsc::channel(QUEUE);
     let mut routes: HashMap<String, mpsc::Sender<Bytes>> = HashMap::new();
     loop {
         let room = executor.has_room();
         tokio::select! {
+            Some(()) = texts.recv() => executor.feed_text("{}").unwrap(),
             Some(link) = arriving.recv() => drop(tokio::spawn(harness(link, up.clone()))),
             Some(message) = upwards.recv(), if room => {
                 let frame = match message {

@@ -27,7 +27,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::net::{Peer, Stream};
+use crate::net::{Impatient, Peer, Stream};
 use crate::tls::ServerConfigLoader;
 
 /// Connections that are told 503 at once when [`Limits::max_connections`] is reached; more are closed without a word.
@@ -46,6 +46,8 @@ pub struct Limits {
     pub max_connections: usize,
     /// Longest time for a request's head, and for an idle connection to wait for its next request.
     pub header_timeout: Duration,
+    /// Longest time that a peer may take nothing of an answer that waits for it.
+    pub write_timeout: Duration,
     /// Largest head of a request, in bytes; more is answered with 431. At least 8 KiB.
     pub max_header: usize,
     /// Longest time for a TLS handshake.
@@ -59,6 +61,7 @@ impl Default for Limits {
         Self {
             max_connections: 4096,
             header_timeout: Duration::from_secs(10),
+            write_timeout: Duration::from_secs(30),
             max_header: 16 * 1024,
             tls_timeout: Duration::from_secs(10),
             grace: Duration::from_secs(10),
@@ -171,6 +174,7 @@ impl Server {
                 http: http.clone(),
                 tls: self.tls.as_ref().map(|tls| TlsAcceptor::from(tls.config())),
                 tls_timeout: self.limits.tls_timeout,
+                write_timeout: self.limits.write_timeout,
                 handler: handler.clone(),
                 shutdown: shutdown.clone(),
             };
@@ -223,6 +227,7 @@ struct Connection<H> {
     http: Arc<http1::Builder>,
     tls: Option<TlsAcceptor>,
     tls_timeout: Duration,
+    write_timeout: Duration,
     handler: H,
     shutdown: CancellationToken,
 }
@@ -294,7 +299,7 @@ where
         });
         let mut connection = pin!(
             self.http
-                .serve_connection(TokioIo::new(stream), service)
+                .serve_connection(TokioIo::new(Impatient::new(stream, self.write_timeout)), service)
                 .with_upgrades()
         );
         let result = tokio::select! {

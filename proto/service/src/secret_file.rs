@@ -3,7 +3,7 @@
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rendezvous_wire::secret::Secret;
 use zeroize::Zeroizing;
@@ -51,14 +51,24 @@ pub enum SecretError {
     },
 }
 
+/// The folder of the secrets that systemd hands to a service (`LoadCredential=` and the like).
+const CREDENTIALS_DIRECTORY: &str = "CREDENTIALS_DIRECTORY";
+
 /// Reads a secret from a file, or from stdin when the path is `-`.
 ///
-/// A regular file that group or others may read is refused. White space at both ends is dropped.
+/// A regular file that group or others may read is refused, except in the folder that `CREDENTIALS_DIRECTORY` names, if
+/// that folder keeps others out: the group bits of systemd's files stand for the service's own entry in an access control
+/// list. White space at both ends is dropped.
 ///
 /// # Errors
 ///
 /// See [`SecretError`].
 pub fn read(path: &Path) -> Result<Secret, SecretError> {
+    let credentials = std::env::var_os(CREDENTIALS_DIRECTORY).map(PathBuf::from);
+    read_beside(path, credentials.as_deref())
+}
+
+fn read_beside(path: &Path, credentials: Option<&Path>) -> Result<Secret, SecretError> {
     if path == Path::new("-") {
         return from_reader(io::stdin().lock(), "stdin");
     }
@@ -69,10 +79,12 @@ pub fn read(path: &Path) -> Result<Secret, SecretError> {
     };
     let file = File::open(path).map_err(unreadable)?;
     // The open file is asked, not the path: the path may name another file by now.
-    let mode = exposed_mode(&file.metadata().map_err(unreadable)?);
-    match mode {
-        Some(mode) => Err(SecretError::Exposed { origin, mode }),
-        None => from_reader(file, &origin),
+    let metadata = file.metadata().map_err(unreadable)?;
+    match exposed_mode(&metadata) {
+        Some(mode) if !credentials.is_some_and(|folder| is_credential(path, &metadata, folder)) => {
+            Err(SecretError::Exposed { origin, mode })
+        }
+        _ => from_reader(file, &origin),
     }
 }
 
@@ -80,6 +92,31 @@ pub fn read(path: &Path) -> Result<Secret, SecretError> {
 fn exposed_mode(metadata: &Metadata) -> Option<u32> {
     let mode = metadata.mode() & 0o777;
     (metadata.is_file() && mode & 0o044 != 0).then_some(mode)
+}
+
+/// Whether the open file is a secret in systemd's folder, which nobody but root and we can enter.
+fn is_credential(path: &Path, opened: &Metadata, folder: &Path) -> bool {
+    let found = || {
+        let folder = folder.canonicalize().ok()?;
+        let path = path.canonicalize().ok()?;
+        let entry = path.symlink_metadata().ok()?;
+        // Nobody but root and we can put another file there.
+        let is_it = (entry.dev(), entry.ino()) == (opened.dev(), opened.ino());
+        Some(is_it && path.parent() == Some(&folder) && keeps_others_out(&folder.metadata().ok()?))
+    };
+    is_ours(opened) && opened.mode() & 0o022 == 0 && found() == Some(true)
+}
+
+/// Group bits count for nothing where the group is root's: they are the mask of an access control list.
+fn keeps_others_out(folder: &Metadata) -> bool {
+    let for_us = folder.mode() & 0o077 == 0;
+    let for_our_list = folder.mode() & 0o027 == 0 && (folder.uid(), folder.gid()) == (0, 0);
+    is_ours(folder) && (for_us || for_our_list)
+}
+
+/// Owned by root or by the user that we are.
+fn is_ours(metadata: &Metadata) -> bool {
+    metadata.uid() == 0 || metadata.uid() == rustix::process::geteuid().as_raw()
 }
 
 /// Reads a secret up to the end of `reader`; `origin` names it in errors.
@@ -167,6 +204,64 @@ mod tests {
             let error = from_reader(text, "stdin").expect_err("text");
             assert!(matches!(error, SecretError::Text { .. }), "{text:?}");
         }
+    }
+
+    #[test]
+    fn takes_what_systemd_hands_over() {
+        let around = tempfile::tempdir().expect("folder");
+        let folder = around.path().join("credentials");
+        fs::create_dir(&folder).expect("folder");
+        let chmod = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode)).expect("chmod");
+        let (inside, outside) = (folder.join("token"), around.path().join("token"));
+        for path in [&inside, &outside] {
+            fs::write(path, "token\n").expect("write");
+            chmod(path, 0o440);
+        }
+        let link = folder.join("link");
+        std::os::unix::fs::symlink(&outside, &link).expect("link");
+        let taken = |path: &Path, credentials| match read_beside(path, credentials) {
+            Ok(secret) => secret.expose() == "token",
+            Err(SecretError::Exposed { .. }) => false,
+            Err(error) => panic!("{error}"),
+        };
+        let known = Some(&*folder);
+        // Files of systemd have these modes.
+        for (folder_mode, mode, expected) in [
+            (0o500, 0o440, true),
+            (0o700, 0o440, true),
+            (0o500, 0o444, true),
+            (0o500, 0o460, false),
+            (0o500, 0o442, false),
+            (0o501, 0o440, false),
+            (0o755, 0o440, false),
+            (0o720, 0o440, false),
+            // An access control list on a folder of root's; a real group otherwise.
+            (0o550, 0o440, is_ours_and_roots(&folder)),
+        ] {
+            chmod(&inside, mode);
+            chmod(&folder, folder_mode);
+            assert_eq!(taken(&inside, known), expected, "{folder_mode:o} {mode:o}");
+            chmod(&folder, 0o700);
+        }
+        chmod(&inside, 0o440);
+        chmod(&folder, 0o500);
+        assert!(taken(&inside, known));
+        for (path, credentials) in [
+            (&inside, None),
+            (&inside, Some(around.path())),
+            (&inside, Some(Path::new(""))),
+            (&inside, Some(Path::new("/nonexistent"))),
+            (&outside, known),
+            (&link, known),
+        ] {
+            assert!(!taken(path, credentials), "{path:?} {credentials:?}");
+        }
+        chmod(&folder, 0o700);
+    }
+
+    fn is_ours_and_roots(path: &Path) -> bool {
+        let metadata = fs::metadata(path).expect("metadata");
+        (metadata.uid(), metadata.gid()) == (0, 0)
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The program `relay`, with a registry that speaks as much as it has to.
 
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 use std::time::Duration;
@@ -8,9 +9,9 @@ use futures_util::{SinkExt as _, StreamExt as _};
 use rendezvous_wire::control::{FromRelay, ToRelay};
 use rendezvous_wire::ticket::{Role, relay_url};
 use rustix::process::{Pid, Signal, kill_process};
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::process::{Child, Command};
+use tokio::process::{Child, ChildStderr, Command};
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, Response};
@@ -23,34 +24,49 @@ const TOKEN: &str = "relay-token-1";
 struct Program {
     child: Child,
     registry: TcpListener,
-    admin: u16,
-    _files: tempfile::TempDir,
+    log: Lines<BufReader<ChildStderr>>,
+    files: tempfile::TempDir,
+}
+
+/// Where the credential is, and how the program is told.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    /// A file like any other.
+    File,
+    /// In the folder that a service manager makes, with this mode.
+    Credentials(u32),
 }
 
 impl Program {
-    async fn start(mode: u32) -> Self {
+    async fn start(place: Place, mode: u32) -> Self {
         let files = tempfile::tempdir().expect("a folder");
-        let credential = files.path().join("credential");
+        let folder = files.path().join("folder");
+        std::fs::create_dir(&folder).expect("a folder");
+        let credential = folder.join("credential");
         std::fs::write(&credential, format!("{TOKEN}\n")).expect("a file");
         std::fs::set_permissions(&credential, std::fs::Permissions::from_mode(mode)).expect("a mode");
         let registry = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let admin = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let admin = admin.local_addr().expect("an address").port();
-        let child = Command::new(env!("CARGO_BIN_EXE_relay"))
+        let mut command = Command::new(env!("CARGO_BIN_EXE_relay"));
+        if let Place::Credentials(mode) = place {
+            std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(mode)).expect("a mode");
+            command.env("CREDENTIALS_DIRECTORY", &folder);
+        }
+        let mut child = command
             .args(["serve", "--public-url", "ws://relay.test", "--listen", "127.0.0.1:0"])
-            .args(["--admin-listen", &admin.to_string(), "--registry"])
+            .args(["--admin-listen", "127.0.0.1:0", "--registry"])
             .arg(format!("http://{}/base", registry.local_addr().expect("an address")))
             .arg("--credential-file")
             .arg(&credential)
             .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
             .expect("a program");
         Self {
+            log: BufReader::new(child.stderr.take().expect("stderr")).lines(),
             child,
             registry,
-            admin,
-            _files: files,
+            files,
         }
     }
 
@@ -74,10 +90,22 @@ impl Program {
             .code()
     }
 
-    async fn ready(&self) -> bool {
-        let mut socket = TcpStream::connect(("127.0.0.1", self.admin))
-            .await
-            .expect("the admin listener");
+    /// Where the admin listener is.
+    async fn admin(&mut self) -> SocketAddr {
+        loop {
+            let line = timeout(PATIENCE, self.log.next_line())
+                .await
+                .expect("in time")
+                .expect("text");
+            let line = line.expect("a line that tells the address");
+            if let Some((_, address)) = line.split_once("serving health and metrics address=") {
+                return address.parse().expect("an address");
+            }
+        }
+    }
+
+    async fn ready(admin: SocketAddr) -> bool {
+        let mut socket = TcpStream::connect(admin).await.expect("the admin listener");
         let request = b"GET /readyz HTTP/1.1\r\nhost: relay\r\nconnection: close\r\n\r\n";
         socket.write_all(request).await.expect("a request");
         let mut answer = String::new();
@@ -122,11 +150,12 @@ impl Control {
 
 #[tokio::test]
 async fn serves_after_the_welcome_survives_the_registry_and_drains() {
-    let mut program = Program::start(0o600).await;
+    let mut program = Program::start(Place::File, 0o600).await;
+    let admin = program.admin().await;
     let stdout = program.child.stdout.take().expect("stdout");
     let mut lines = BufReader::new(stdout).lines();
     let mut control = program.control().await;
-    assert!(!program.ready().await, "no keys yet");
+    assert!(!Program::ready(admin).await, "no keys yet");
     // A message of a newer registry is skipped.
     let newer = Message::text(r#"{"type":"from_the_future","x":1}"#);
     control.socket.send(newer).await.expect("a relay that listens");
@@ -145,7 +174,7 @@ async fn serves_after_the_welcome_survives_the_registry_and_drains() {
         .strip_prefix("relay listening on ws://")
         .expect("the line that scripts wait for")
         .to_owned();
-    assert!(program.ready().await);
+    assert!(Program::ready(admin).await);
 
     let claims = claims_for(Role::Executor, "exec", "");
     let url = relay_url(&format!("ws://{address}"), &claims.env, &signer.sign(&claims));
@@ -175,9 +204,27 @@ async fn serves_after_the_welcome_survives_the_registry_and_drains() {
 }
 
 #[tokio::test]
+async fn takes_its_credential_from_the_service_manager() {
+    let mut program = Program::start(Place::Credentials(0o500), 0o440).await;
+    program.control().await;
+    program.child.kill().await.expect("a program");
+    // So that the folder can be removed.
+    let mode = std::fs::Permissions::from_mode(0o700);
+    std::fs::set_permissions(program.files.path().join("folder"), mode).expect("a mode");
+}
+
+#[tokio::test]
 async fn configuration_mistakes_end_with_64() {
     // Others may read the credential.
-    assert_eq!(Program::start(0o644).await.exit_code().await, Some(64));
+    for (place, mode) in [
+        (Place::File, 0o644),
+        (Place::File, 0o440),
+        (Place::Credentials(0o755), 0o440),
+        (Place::Credentials(0o500), 0o460),
+    ] {
+        let mut program = Program::start(place, mode).await;
+        assert_eq!(program.exit_code().await, Some(64), "{place:?} {mode:o}");
+    }
     for arguments in [
         &["serve"][..],
         &[

@@ -94,6 +94,37 @@ async fn slow_and_silent_clients_are_closed() {
     server.finish().await;
 }
 
+/// More than all buffers between two sockets hold.
+const LARGE: usize = 64 * 1024 * 1024;
+
+#[tokio::test]
+async fn a_client_that_reads_nothing_is_closed() {
+    let limits = Limits {
+        write_timeout: Duration::from_millis(300),
+        max_connections: 1,
+        ..Limits::default()
+    };
+    let handler = |request: http::Request<_>, _| async move {
+        let size = if request.uri().path() == "/large" { LARGE } else { 5 };
+        Response::new(Full::new(Bytes::from(vec![b'x'; size])))
+    };
+    let server = Running::start(limits, None, handler);
+    let mut silent = server.connect().await;
+    silent
+        .write_all(b"GET /large HTTP/1.1\r\nhost: x\r\n\r\n")
+        .await
+        .expect("write");
+    // It holds the only slot until it is given up.
+    within(async {
+        while !server.get("/").await.starts_with("HTTP/1.1 200 ") {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+    assert!(rest(&mut silent).await.len() < LARGE);
+    server.finish().await;
+}
+
 #[tokio::test]
 async fn beyond_the_cap_connections_are_told_so() {
     let limits = Limits {

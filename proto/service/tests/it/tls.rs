@@ -58,14 +58,12 @@ async fn changed_files_are_taken_and_broken_pairs_are_not() {
     assert_eq!(files.shown(server.addr).await, first);
 
     files.write("key", &second.key);
-    let before = Instant::now();
     within(async {
         while files.shown(server.addr).await != second.der {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     })
     .await;
-    assert!(before.elapsed() < Duration::from_secs(5));
     assert!(other.reload().expect("a pair again"));
     server.finish().await;
 }

@@ -70,8 +70,8 @@ impl DatabaseArgs {
     async fn open(&self, access: Access) -> Result<Arc<dyn Store>, Failure> {
         let location = self.location()?;
         store::open(&location, access).await.map_err(|error| {
-            let text = format!("cannot open {location}: {error}");
-            Failure::new(exit_of(&error), text)
+            let hint = hint(&location, &error).unwrap_or_default();
+            Failure::new(exit_of(&error), format!("cannot open {location}: {error}{hint}"))
         })
     }
 }
@@ -90,9 +90,27 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
     }
 }
 
+/// How to come by a database that can be opened.
+fn hint(location: &Location, error: &StoreError) -> Option<String> {
+    let Location::Sqlite(path) = location else { return None };
+    let path = std::path::absolute(path).ok()?;
+    match error {
+        StoreError::NoFile => Some(format!(
+            " as {}: name the registry's database with --database or DATABASE_URL, or make one with `registry serve`, \
+            `registry environment create` or `registry credential create`",
+            path.display()
+        )),
+        StoreError::Unavailable(_) if !path.parent()?.is_dir() => Some(format!(
+            ": make the folder {} first, or name another place with --database or DATABASE_URL",
+            path.parent()?.display()
+        )),
+        _ => None,
+    }
+}
+
 const fn exit_of(error: &StoreError) -> Exit {
     match error {
-        StoreError::Unavailable(_) => Exit::Unavailable,
+        StoreError::Unavailable(_) | StoreError::NoFile => Exit::Unavailable,
         StoreError::Denied(_) => Exit::NotAuthorized,
         _ => Exit::Runtime,
     }

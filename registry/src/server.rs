@@ -104,6 +104,16 @@ impl Registry {
         }
     }
 
+    /// Ends when a relay inside, if there is one, can accept connections. Does not end if it never can.
+    pub fn ready(&self) -> impl Future<Output = ()> + Send + 'static {
+        let relay = self.relay.clone();
+        async move {
+            if let Some(relay) = relay {
+                relay.ready().await;
+            }
+        }
+    }
+
     /// Serves until the shutdown: then requests in flight are answered and the embedded relay drains.
     pub async fn serve(self, server: Server) {
         let app = self.app.clone();

@@ -126,8 +126,9 @@ fn take(relay: &Relay, message: ToRelay, probes: &mut JoinSet<(u64, bool)>) {
     let hub = relay.hub();
     match message {
         ToRelay::Welcome { keys, revoked } => {
-            relay.set_keys(KeySet::new(&keys));
+            // Before the keys, without which nobody is let in.
             hub.core(|core| core.set_revoked(&revoked, now));
+            relay.set_keys(KeySet::new(&keys));
         }
         ToRelay::Keys { keys } => relay.set_keys(KeySet::new(&keys)),
         ToRelay::Revoke { credential } => {

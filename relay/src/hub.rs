@@ -33,7 +33,7 @@ pub(crate) struct Hub {
     pub(crate) boot_id: BootId,
     pub(crate) metrics: Metrics,
     pub(crate) totals: Arc<Totals>,
-    /// Something about who is connected has changed.
+    /// Something about who is connected, or who may connect, has changed.
     pub(crate) changed: Notify,
     core: Mutex<Core>,
     links: Mutex<HashMap<ConnectionId, Arc<Link>>>,

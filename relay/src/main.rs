@@ -4,7 +4,6 @@ mod cli;
 
 use std::io::Write as _;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Context as _;
 use bytes::Bytes;
@@ -21,9 +20,6 @@ use rendezvous_service::{logging, shutdown};
 use tokio_util::sync::CancellationToken;
 
 use cli::{Cli, Command, Serve};
-
-/// Time between two looks at whether the relay is ready to be announced.
-const READY_CHECK: Duration = Duration::from_millis(20);
 
 fn main() -> Exit {
     let cli = match exit::parse::<Cli>() {
@@ -75,9 +71,7 @@ async fn serve(arguments: Serve) -> anyhow::Result<()> {
 
 /// Says on stdout that harnesses and executors can come, once that is true.
 async fn announce(relay: Relay, address: std::net::SocketAddr, tls: bool) {
-    while !relay.is_ready() {
-        tokio::time::sleep(READY_CHECK).await;
-    }
+    relay.ready().await;
     let scheme = if tls { "wss" } else { "ws" };
     // Whoever closed stdout does not want to know.
     let _ = writeln!(std::io::stdout(), "relay listening on {scheme}://{address}");

@@ -98,6 +98,20 @@ impl Relay {
         !self.is_draining() && !self.keys().is_empty()
     }
 
+    /// Waits until upgrades can be accepted for the first time; for ever if the relay stops before.
+    pub async fn ready(&self) {
+        loop {
+            let changed = self.hub().changed.notified();
+            let mut changed = std::pin::pin!(changed);
+            // From here on no change is missed.
+            changed.as_mut().enable();
+            if self.is_ready() {
+                return;
+            }
+            changed.await;
+        }
+    }
+
     /// Whether [`Relay::drain`] was called.
     pub fn is_draining(&self) -> bool {
         self.inner.draining.load(Ordering::Acquire)
@@ -135,6 +149,7 @@ impl Relay {
 
     pub(crate) fn set_keys(&self, keys: KeySet) {
         *self.inner.keys.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys);
+        self.hub().changed.notify_waiters();
     }
 
     fn keys(&self) -> Arc<KeySet> {

@@ -46,3 +46,61 @@ where
 pub(super) fn within(duration: Duration) -> Instant {
     Instant::now() + duration
 }
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+    use std::sync::Arc;
+
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::address::TrustedProxies;
+    use crate::app::{MAX_WAITING, Options};
+    use crate::clock::Clock;
+    use crate::rate::Rate;
+    use crate::store::{self, Access, Location};
+    use crate::ticket::{self, Signer};
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    async fn app() -> (Arc<App>, tempfile::TempDir) {
+        let folder = tempfile::tempdir().unwrap();
+        let location = Location::Sqlite(folder.path().join("registry.db"));
+        let store = store::open(&location, Access::Create).await.unwrap();
+        let clock = Clock::system();
+        let candidate = ticket::generate(clock.now()).unwrap();
+        let signer = Signer::new(&store.signing_keys(&candidate).await.unwrap()).unwrap();
+        let rate = Rate {
+            per_minute: NonZeroU32::MIN,
+            burst: NonZeroU32::MIN,
+        };
+        let options = Options {
+            rate,
+            failed_rate: rate,
+            trusted_proxies: TrustedProxies::new(Vec::new()),
+        };
+        let stop = CancellationToken::new();
+        (App::new(store, clock, signer, options, stop), folder)
+    }
+
+    #[tokio::test]
+    async fn one_more_than_may_wait_is_answered_at_once() {
+        let (app, _folder) = app().await;
+        let most = u32::try_from(MAX_WAITING).unwrap();
+        let all = app.waiting.try_acquire_many(most).unwrap();
+        // Whoever waits here waits for an hour.
+        let nothing = async || Ok(None::<()>);
+        assert!(until(&app, within(HOUR), nothing).await.unwrap().is_none());
+        let something = async || Ok(Some(1));
+        assert_eq!(until(&app, within(HOUR), something).await.unwrap(), Some(1));
+        drop(all);
+        let mut looks = 0;
+        let look = || {
+            looks += 1;
+            std::future::ready(Ok((looks > 3).then_some(looks)))
+        };
+        assert_eq!(until(&app, within(HOUR), look).await.unwrap(), Some(4));
+        assert_eq!(app.waiting.available_permits(), MAX_WAITING, "slots come back");
+    }
+}

@@ -126,13 +126,25 @@ pub(super) async fn run(args: ServeArgs, database: &DatabaseArgs) -> Result<(), 
     let registry = Registry::new(app, &public, args.embedded_relay);
     let operators = operators.map(|operators| {
         let readiness: admin::Readiness = Arc::new(registry.readiness());
-        tracing::info!(address = %operators.local_addr(), "health and metrics");
         tokio::spawn(operators.serve(readiness, stop.clone()))
     });
-    say(&format!("registry listening on {url}"))?;
-    registry.serve(server).await;
+    let ready = registry.ready();
+    let announced = async {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return Ok(()),
+            () = ready => {}
+        }
+        // Scripts wait for this line; without it nobody knows the address.
+        let said = say(&format!("registry listening on {url}"));
+        if said.is_err() {
+            stop.cancel();
+        }
+        said
+    };
+    let (announced, ()) = tokio::join!(announced, registry.serve(server));
     if let Some(operators) = operators {
         operators.abort();
     }
-    Ok(())
+    announced
 }

@@ -10,6 +10,9 @@ pub enum StoreError {
     /// It exists already, or somebody else changed it first.
     #[error("conflict with what is stored")]
     Conflict,
+    /// The database's file does not exist and was not to be made.
+    #[error("there is no such file")]
+    NoFile,
     /// The database does not answer, or not now.
     #[error("the database is not available: {0}")]
     Unavailable(String),

@@ -92,6 +92,9 @@ fn prepare(path: &Path, access: Access) -> Result<(), StoreError> {
         .open(path);
     match opened {
         Ok(_) => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && access == Access::Existing => {
+            Err(StoreError::NoFile)
+        }
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
             Err(StoreError::Denied(format!("{}: {error}", path.display())))
         }

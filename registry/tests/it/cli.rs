@@ -6,7 +6,7 @@ use serde_json::Value;
 use tokio::process::Command;
 
 use crate::support::http;
-use crate::support::registry::{Database, Registry, mode};
+use crate::support::registry::{Database, Registry, Starting, mode};
 
 async fn registry(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_registry"))
@@ -55,6 +55,29 @@ async fn exit_codes_tell_what_is_wrong() {
             assert!(output.stdout.is_empty() && !output.stderr.is_empty(), "{output:?}");
         }
     }
+    for args in [
+        &["environment", "list"][..],
+        &["environment", "show", "e"],
+        &["environment", "delete", "e"],
+        &["credential", "list"],
+        &["credential", "revoke", "c"],
+    ] {
+        let output = registry(&[args, &["--database", &missing]].concat()).await;
+        let text = stderr(&output);
+        let helps = [
+            "there is no such file",
+            "--database",
+            "DATABASE_URL",
+            "registry environment create",
+        ];
+        assert_eq!(output.status.code(), Some(69), "{text}");
+        assert!(helps.iter().all(|help| text.contains(help)), "{text}");
+    }
+    let output = registry(&["environment", "create", "e", "--database", nowhere]).await;
+    assert!(
+        stderr(&output).contains("make the folder /nonexistent/dir first"),
+        "{output:?}"
+    );
     assert!(
         !std::path::Path::new(&missing["sqlite://".len()..]).exists(),
         "asking makes no database"
@@ -190,16 +213,13 @@ async fn lists_are_tables_or_json() {
 
 #[tokio::test]
 async fn health_and_metrics_have_their_own_listener() {
-    let free = std::net::TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
     let database = Database::sqlite();
-    let args = ["--admin-listen", &free.to_string(), "--embedded-relay"];
-    let registry = Registry::start(&database, &args).await;
-    let get = async |path: &str| http::send(free, "GET", path, &[], "").await;
+    let mut starting = Starting::new(&database, &["--admin-listen", "127.0.0.1:0", "--embedded-relay"]);
+    let operators = starting.admin().await;
+    let registry = starting.listening().await;
+    let get = async |path: &str| http::send(operators, "GET", path, &[], "").await;
     assert_eq!(get("/healthz").await.status, 200);
-    crate::support::eventually("ready", || async { get("/readyz").await.status == 200 }).await;
+    assert_eq!(get("/readyz").await.status, 200);
     registry.call("x", "GET", "/v1/environments", "").await;
     let metrics = get("/metrics").await.body;
     assert!(

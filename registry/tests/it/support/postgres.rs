@@ -1,7 +1,8 @@
 //! A PostgreSQL server of the test's own, and a fresh database in it for whoever asks.
 
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -24,6 +25,36 @@ pub(crate) fn database() -> String {
     let created = server.client("createdb").arg(&name).status().unwrap();
     assert!(created.success(), "createdb failed");
     format!("postgres://postgres@127.0.0.1:{}/{name}", server.port)
+}
+
+/// Keeps everybody else from a table while it lives.
+pub(crate) struct Lock(Child);
+
+impl Lock {
+    pub(crate) fn table(url: &str, table: &str) -> Self {
+        let server = SERVER.get().expect("a server");
+        let mut client = Command::new(server.bin.join("psql"))
+            .args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", url])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let script = format!("BEGIN; LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE;\n\\echo locked\n");
+        client.stdin.as_mut().unwrap().write_all(script.as_bytes()).unwrap();
+        let mut line = String::new();
+        let mut stdout = BufReader::new(client.stdout.take().unwrap());
+        stdout.read_line(&mut line).unwrap();
+        assert_eq!(line, "locked\n");
+        Self(client)
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // The client ends at the end of its input, and with it the transaction.
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
+    }
 }
 
 impl Server {
@@ -65,33 +96,62 @@ fn unprivileged(script: &str) -> Command {
 
 fn start() -> Server {
     let bin = binaries();
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let script = format!(
-        "set -e
-        dir=$(mktemp -d /tmp/rendezvous-postgres.XXXXXX)
-        {bin}/initdb -D $dir -A trust -U postgres -N >/dev/null
-        {bin}/postgres -D $dir -p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= >$dir/log 2>&1 &
+        "dir=$(mktemp -d /tmp/rendezvous-postgres.XXXXXX) && {}/initdb -D $dir -A trust -U postgres -N >&2 && echo $dir",
+        bin.display()
+    );
+    let made = unprivileged(&script).output().unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let dir = PathBuf::from(String::from_utf8(made.stdout).unwrap().trim_end());
+    // The server cannot choose a free port itself; one that was free a moment ago may be lost to somebody else.
+    let mut last = String::new();
+    for _ in 0..5 {
+        match serve(&bin, &dir) {
+            Ok(server) => return server,
+            Err(log) => last = log,
+        }
+    }
+    panic!("PostgreSQL did not start: {last}");
+}
+
+/// A server on the folder, or its log when it could not have its port.
+fn serve(bin: &Path, dir: &Path) -> Result<Server, String> {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let (log, again) = (dir.join("log"), dir.join("again"));
+    let script = format!(
+        "{bin}/postgres -D {dir} -p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= >{dir}/log 2>&1 &
         server=$!
         cat >/dev/null || true
         kill -INT $server
         wait $server || true
-        rm -rf $dir",
-        bin = bin.display()
+        [ -e {dir}/again ] || rm -rf {dir}",
+        bin = bin.display(),
+        dir = dir.display()
     );
-    let guardian = unprivileged(&script)
+    let mut guardian = unprivileged(&script)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    let server = Server {
-        bin,
+    let begun = Instant::now();
+    let holds = |file: &Path, word: &str| std::fs::read_to_string(file).is_ok_and(|text| text.contains(word));
+    // Its own word: whoever answers at the port may be another one.
+    while !holds(&dir.join("postmaster.pid"), "ready") {
+        assert!(begun.elapsed() < Duration::from_secs(120), "PostgreSQL did not start");
+        if holds(&log, "FATAL") {
+            std::fs::write(&again, "").unwrap();
+            drop(guardian.stdin.take());
+            guardian.wait().unwrap();
+            std::fs::remove_file(&again).unwrap();
+            let text = std::fs::read_to_string(&log).unwrap();
+            std::fs::remove_file(&log).unwrap();
+            return Err(text);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(Server {
+        bin: bin.to_owned(),
         port,
         _guardian: guardian,
-    };
-    let begun = Instant::now();
-    while !server.client("pg_isready").status().unwrap().success() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "PostgreSQL did not start");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    server
+    })
 }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use rendezvous_wire::key::PublicKey;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::io::{AsyncBufReadExt as _, BufReader};
-use tokio::process::{Child, Command};
+use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
+use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 use tokio::time::timeout;
 
 use super::http::{self, Answer};
@@ -73,6 +73,64 @@ impl Database {
     }
 }
 
+/// A `registry serve` that has not said yet where it listens, killed when dropped.
+#[derive(Debug)]
+pub(crate) struct Starting {
+    pub(crate) database: Database,
+    child: Child,
+    stdout: Lines<BufReader<ChildStdout>>,
+    stderr: Lines<BufReader<ChildStderr>>,
+}
+
+impl Starting {
+    pub(crate) fn new(database: &Database, args: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_registry"))
+            .args(["serve", "--listen", "127.0.0.1:0", "--database", &database.url])
+            .args(args)
+            .env("RENDEZVOUS_LOG", "warn,rendezvous_service::admin=info")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        Self {
+            database: database.clone(),
+            stdout: BufReader::new(child.stdout.take().unwrap()).lines(),
+            stderr: BufReader::new(child.stderr.take().unwrap()).lines(),
+            child,
+        }
+    }
+
+    /// Where `--admin-listen` listens.
+    pub(crate) async fn admin(&mut self) -> SocketAddr {
+        loop {
+            let line = timeout(SOON, self.stderr.next_line()).await.unwrap().unwrap();
+            let line = line.expect("a line that tells the address");
+            if let Some((_, address)) = line.split_once("serving health and metrics address=") {
+                return address.parse().unwrap();
+            }
+        }
+    }
+
+    /// The next line of stdout. Cancel-safe.
+    pub(crate) async fn line(&mut self) -> String {
+        self.stdout.next_line().await.unwrap().expect("a line")
+    }
+
+    pub(crate) async fn listening(mut self) -> Registry {
+        let line = timeout(SOON, self.line()).await.unwrap();
+        let url = line.strip_prefix("registry listening on ").expect(&line);
+        // The log goes where the test's own output goes.
+        let mut log = self.stderr.into_inner();
+        tokio::spawn(async move { tokio::io::copy(&mut log, &mut tokio::io::stderr()).await });
+        Registry {
+            addr: url.rsplit_once("//").unwrap().1.parse().unwrap(),
+            database: self.database,
+            child: self.child,
+        }
+    }
+}
+
 /// A running `registry serve`, killed when dropped.
 #[derive(Debug)]
 pub(crate) struct Registry {
@@ -83,24 +141,7 @@ pub(crate) struct Registry {
 
 impl Registry {
     pub(crate) async fn start(database: &Database, args: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_registry"))
-            .args(["serve", "--listen", "127.0.0.1:0", "--database", &database.url])
-            .args(args)
-            .env("RENDEZVOUS_LOG", "warn")
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        let mut stdout = BufReader::new(child.stdout.take().unwrap());
-        timeout(SOON, stdout.read_line(&mut line)).await.unwrap().unwrap();
-        let url = line.trim_end().strip_prefix("registry listening on ").expect(&line);
-        let addr = url.rsplit_once("//").unwrap().1.parse().unwrap();
-        Self {
-            addr,
-            database: database.clone(),
-            child,
-        }
+        Starting::new(database, args).listening().await
     }
 
     pub(crate) fn pid(&self) -> u32 {

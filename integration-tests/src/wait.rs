@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use tokio::time::Instant;
 
 /// How long a condition that should hold soon may take on a loaded machine.
-pub const SOON: Duration = Duration::from_secs(30);
+pub const SOON: Duration = Duration::from_secs(60);
 /// Time between two looks at a condition that nothing announces.
 const LOOK: Duration = Duration::from_millis(20);
 

@@ -308,13 +308,17 @@ async fn children_get_the_environment_that_was_asked_for() {
 async fn true_is_closed_within_milliseconds() {
     let mut client = Client::new(&server()).await;
     let mut best = Duration::MAX;
-    for n in 0..20 {
+    // A busy machine has its quiet moments; a delay of ours is always there.
+    for n in 0..400 {
         let id = n.to_string();
         let started = Instant::now();
         let params = with(start(&id, ""), json!({"argv": ["/bin/true"]}));
         client.call("process/start", params).await.expect("start");
         follow(&mut client, &id).await;
         best = best.min(started.elapsed());
+        if best < Duration::from_millis(40) {
+            break;
+        }
     }
     println!("start to closed: {best:?}");
     assert!(best < Duration::from_millis(40), "an artificial delay: {best:?}");

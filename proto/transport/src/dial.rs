@@ -283,9 +283,10 @@ mod tests {
     async fn a_dead_address_does_not_hide_a_good_one() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("bind");
         let good = listener.local_addr().expect("address");
-        let closed = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("bind");
+        // Bound, so that nobody else gets the port, and not listening.
+        let closed = tokio::net::TcpSocket::new_v4().expect("socket");
+        closed.bind(([127, 0, 0, 1], 0).into()).expect("bind");
         let refused = closed.local_addr().expect("address");
-        drop(closed);
         connect(vec![refused, good]).await.expect("the second address");
         let error = connect(vec![refused]).await.expect_err("refused");
         assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);

@@ -1,6 +1,6 @@
 //! Frames through the relay, and what happens when somebody leaves.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::{SinkExt as _, StreamExt as _};
@@ -9,11 +9,12 @@ use rendezvous_wire::frame::{Body, Frame, Trace};
 use rendezvous_wire::id::StreamId;
 use rendezvous_wire::limits::MAX_WS_MESSAGE;
 use rendezvous_wire::ticket::Role;
+use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::frame::Frame as WsFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
 
-use crate::world::{World, config, data, eventually, handshake, reset, resume};
+use crate::world::{PATIENCE, World, config, data, eventually, handshake, reset, resume};
 
 #[tokio::test]
 async fn bytes_are_forwarded_as_they_came() {
@@ -259,27 +260,29 @@ async fn draining_refuses_newcomers_and_says_goodbye() {
 #[tokio::test]
 async fn silent_peers_are_pinged_and_cut() {
     let mut config = config();
-    config.times.ping = Duration::from_millis(100);
-    config.times.pong = Duration::from_millis(300);
+    // A busy machine may keep an answer back for a while.
+    config.times.ping = Duration::from_millis(200);
+    config.times.pong = Duration::from_secs(3);
     let world = World::with(config).await;
     // A client that is never polled answers nothing.
     let _silent = world.executor().await;
     assert_eq!(world.relay.connections(), (1, 0));
     eventually(|| world.relay.connections() == (0, 0)).await;
     let mut answering = world.executor().await;
-    let end = tokio::time::Instant::now() + Duration::from_secs(1);
+    let start = Instant::now();
     let mut pings = 0;
-    while let Ok(Some(Ok(message))) = tokio::time::timeout_at(end, answering.socket.next()).await {
-        pings += u32::from(matches!(message, Message::Ping(_)));
+    // Longer than a silent peer lives.
+    while pings < 3 || start.elapsed() < Duration::from_secs(4) {
+        let message = timeout(PATIENCE, answering.socket.next()).await.unwrap();
+        pings += u32::from(matches!(message.unwrap().unwrap(), Message::Ping(_)));
     }
-    assert!(pings >= 3);
     assert_eq!(world.relay.connections(), (1, 0));
 }
 
 #[tokio::test]
 async fn a_harness_opens_its_stream_in_time() {
     let mut config = config();
-    config.times.opening = Duration::from_millis(200);
+    config.times.opening = Duration::from_secs(2);
     let world = World::with(config).await;
     let mut executor = world.executor().await;
     let mut slow = world.harness("cred").await;
@@ -290,6 +293,6 @@ async fn a_harness_opens_its_stream_in_time() {
     assert_eq!(unanswered.closed().await.0, 1013);
     assert_eq!(executor.reset("s").await, "harness_disconnected");
     let mut open = world.open_stream(&mut executor, "cred", "s2").await;
-    tokio::time::sleep(Duration::from_millis(400)).await;
+    tokio::time::sleep(Duration::from_millis(2500)).await;
     open.echo(&mut executor, "s2", 0).await;
 }

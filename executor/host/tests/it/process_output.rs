@@ -262,12 +262,16 @@ async fn closing_a_terminal_types_the_end_of_file() {
 async fn true_closes_within_milliseconds() {
     let mut world = World::new();
     let mut best = Duration::MAX;
-    for n in 0..20 {
+    // A busy machine has its quiet moments; a delay of ours is always there.
+    for n in 0..400 {
         let id = n.to_string();
         let started = Instant::now();
         world.start(&id, run(&["/bin/true"])).await;
         world.follow(&id).await;
         best = best.min(started.elapsed());
+        if best < Duration::from_millis(40) {
+            break;
+        }
     }
     println!("start to closed: {best:?}");
     assert!(best < Duration::from_millis(40), "an artificial delay: {best:?}");

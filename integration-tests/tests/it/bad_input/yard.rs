@@ -12,7 +12,7 @@ use rendezvous_wire::id::StreamId;
 use rendezvous_wire::key::PublicKey;
 
 /// Time in which a peer must get its answer.
-pub(super) const PROMPT: Duration = Duration::from_secs(10);
+pub(super) const PROMPT: Duration = Duration::from_secs(30);
 /// Most memory that a registry with its relay may hold, whatever it is sent: a debug build rests at about 30 MB.
 pub(super) const MEMORY: u64 = 160 * 1024 * 1024;
 

@@ -9,7 +9,7 @@ use rendezvous_wire::key::PublicKey;
 use rendezvous_wire::limits::MAX_REGISTRY_RESPONSE;
 use rendezvous_wire::secret::Secret;
 
-use crate::world::{Authority, answering, no_trust, response, serve, within};
+use crate::world::{Authority, PATIENCE, answering, no_trust, response, serve, within};
 
 fn client_of(url: &str, trust: Arc<Trust>) -> Client {
     Client::new(&options(url, trust)).expect("client")
@@ -130,9 +130,16 @@ async fn connect_gives_a_checked_bundle() {
     );
 }
 
+/// Long enough for the head of an answer on a busy machine, and spent whole when the body never comes.
+const HEAD_IN_TIME: Duration = Duration::from_secs(3);
+
 async fn validate(answer: impl Into<Vec<u8>>) -> (Result<bool, CallError>, (String, String)) {
+    validate_within(PATIENCE, answer).await
+}
+
+async fn validate_within(limit: Duration, answer: impl Into<Vec<u8>>) -> (Result<bool, CallError>, (String, String)) {
     let (addr, mut asked) = answering(None, answer, false).await;
-    let client = client_of(&format!("http://{addr}"), no_trust()).with_timeout(Duration::from_millis(500));
+    let client = client_of(&format!("http://{addr}"), no_trust()).with_timeout(limit);
     let registration = RegistrationId::new("reg-1").expect("id");
     let stream = StreamId::new("stream-1").expect("id");
     let authorization = Secret::new("authorization-1");
@@ -182,7 +189,8 @@ async fn validate_admits_on_a_literal_true_only() {
         let error = verdict.expect_err(status);
         assert!(!error.is_unauthenticated(), "{status}");
     }
-    let (verdict, _) = validate("HTTP/1.1 200 OK\r\ncontent-length: 14\r\n\r\n{\"valid\":true").await;
+    let stalled = "HTTP/1.1 200 OK\r\ncontent-length: 14\r\n\r\n{\"valid\":true";
+    let (verdict, _) = validate_within(HEAD_IN_TIME, stalled).await;
     assert!(matches!(verdict, Err(CallError::Timeout)), "a stalled body");
 }
 
@@ -277,7 +285,7 @@ async fn slow_and_broken_registries() {
 
     // The status of a refusal counts although its body never comes.
     let (addr, _asked) = answering(None, "HTTP/1.1 403 Forbidden\r\ncontent-length: 10\r\n\r\n", false).await;
-    let client = client_of(&format!("http://{addr}"), no_trust()).with_timeout(Duration::from_millis(200));
+    let client = client_of(&format!("http://{addr}"), no_trust()).with_timeout(HEAD_IN_TIME);
     let error = within(client.register(&environment(), &key()))
         .await
         .expect_err("forbidden");
@@ -289,9 +297,10 @@ async fn slow_and_broken_registries() {
     assert!(matches!(error, CallError::Interrupted(_)), "{error:?}");
     assert!(error.is_retryable());
 
-    let closed = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("bind");
+    // Bound, so that nobody else gets the port, and not listening.
+    let closed = tokio::net::TcpSocket::new_v4().expect("socket");
+    closed.bind(([127, 0, 0, 1], 0).into()).expect("bind");
     let addr = closed.local_addr().expect("address");
-    drop(closed);
     let client = client_of(&format!("http://{addr}"), no_trust());
     let error = within(client.register(&environment(), &key()))
         .await

@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
 
 /// Longest time that any step of a test may take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) async fn within<F: Future>(future: F) -> F::Output {
     tokio::time::timeout(PATIENCE, future).await.expect("in time")

@@ -45,7 +45,7 @@ async fn a_revoked_credential_is_cut_off() {
             credential: harness.clone()
         }
     );
-    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
     assert_eq!(world.registry.connect(&world.harness, "e", &key(2)).await.status, 401);
     let validated = world.registry.validate(&world.executor, "e", &granted, None).await;
     assert_eq!(validated.json(), json!({"valid": false}));
@@ -84,7 +84,7 @@ async fn a_deleted_environment_is_forgotten() {
     world.database().run(&["environment", "delete", "e"]).await;
     let environment = EnvironmentId::new("e").unwrap();
     assert_eq!(world.relay.hear().await, ToRelay::Forget { environment });
-    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
     let credential = CredentialId::new(id).unwrap();
     assert_eq!(world.relay.hear().await, ToRelay::Revoke { credential });
     assert_eq!(world.registry.connect(&scoped, "e", &key(2)).await.status, 401);
@@ -101,7 +101,7 @@ async fn a_relay_whose_credential_is_revoked_is_closed() {
     let start = Instant::now();
     let frame = relay.closed().await.unwrap();
     assert_eq!(u16::from(frame.code), 1008);
-    assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
     match Relay::dial(&registry, &token).await {
         Err(Error::Http(response)) => assert_eq!(response.status(), 401),
         other => panic!("{other:?}"),
@@ -189,7 +189,7 @@ async fn a_silent_relay_is_closed() {
     let frame = silent.closed().await.unwrap();
     assert_eq!(u16::from(frame.code), 1008);
     assert!(
-        (9.0..13.0).contains(&start.elapsed().as_secs_f64()),
+        (9.0..25.0).contains(&start.elapsed().as_secs_f64()),
         "{:?}",
         start.elapsed()
     );
@@ -260,5 +260,6 @@ async fn relays_hear_of_a_stop() {
     let (code, frame) = tokio::join!(registry.stop(), relay.closed());
     assert_eq!(code, Some(0));
     assert_eq!(u16::from(frame.unwrap().code), 1001);
-    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    // Not after the grace for requests in flight.
+    assert!(start.elapsed() < Duration::from_secs(9), "{:?}", start.elapsed());
 }

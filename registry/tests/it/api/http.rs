@@ -444,11 +444,11 @@ async fn slow_clients_are_cut() {
     });
     let serve = async {
         assert_eq!(world.registry.register(&world.executor, "e", &key(1)).await.status, 200);
-        assert!(start.elapsed() < Duration::from_secs(5));
+        assert!(start.elapsed() < Duration::from_secs(9));
     };
     tokio::join!(futures_util::future::join_all(slow), serve);
     assert!(
-        (9.0..15.0).contains(&start.elapsed().as_secs_f64()),
+        (9.0..30.0).contains(&start.elapsed().as_secs_f64()),
         "{:?}",
         start.elapsed()
     );

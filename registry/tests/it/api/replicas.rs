@@ -61,7 +61,7 @@ async fn either_registry_serves_every_environment() {
     let start = Instant::now();
     let (refused, ()) = tokio::join!(far.register(&executor, "e", &other), answer);
     assert_eq!(refused.code(), "environment_in_use");
-    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
 
     let again = far.register(&executor, "e", &key(1)).await.json();
     assert_eq!(supersede(&relay.hear().await), generation(&again));
@@ -73,7 +73,7 @@ async fn either_registry_serves_every_environment() {
     assert_eq!(revoked.status, 204);
     let credential = CredentialId::new(harness_id).unwrap();
     assert_eq!(relay.hear().await, ToRelay::Revoke { credential });
-    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
     assert_eq!(near.connect(&harness, "e", &key(2)).await.status, 401);
 }
 

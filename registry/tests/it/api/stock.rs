@@ -125,7 +125,7 @@ async fn connect_waits_for_the_executor() {
     let offline = world.registry.connect(&world.harness, "e", &key(2)).await;
     assert_eq!((offline.status, offline.code().as_str()), (409, "environment_offline"));
     assert!(
-        (4.0..5.5).contains(&start.elapsed().as_secs_f64()),
+        (4.0..10.0).contains(&start.elapsed().as_secs_f64()),
         "{:?}",
         start.elapsed()
     );
@@ -133,15 +133,16 @@ async fn connect_waits_for_the_executor() {
     let registered = world.registry.register(&world.executor, "e", &key(1)).await.json();
     let (registry, harness) = (&world.registry, world.harness.clone());
     let arrive = async {
-        tokio::time::sleep(Duration::from_millis(1500)).await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
         world.relay.executor_up(&registered, generation(&registered), 1).await;
     };
     let start = Instant::now();
     let second = key(2);
     let (connected, ()) = tokio::join!(registry.connect(&harness, "e", &second), arrive);
     assert_eq!(connected.status, 200, "{connected:?}");
+    // Not at the end of the longest wait.
     assert!(
-        (1.4..2.5).contains(&start.elapsed().as_secs_f64()),
+        (0.4..3.9).contains(&start.elapsed().as_secs_f64()),
         "{:?}",
         start.elapsed()
     );
@@ -187,7 +188,7 @@ async fn a_living_executor_keeps_its_environment() {
     let silent = contend(None).await;
     assert_eq!(silent.status, 200, "{silent:?}");
     assert!(
-        (5.0..7.5).contains(&start.elapsed().as_secs_f64()),
+        (5.0..12.0).contains(&start.elapsed().as_secs_f64()),
         "{:?}",
         start.elapsed()
     );
@@ -210,7 +211,8 @@ async fn a_dead_executor_is_replaced_at_once() {
     let other = key(3);
     let (replaced, ()) = tokio::join!(world.registry.register(&world.executor, "e", &other), answer);
     assert_eq!(replaced.status, 200, "{replaced:?}");
-    assert!(start.elapsed() < Duration::from_secs(2));
+    // Not after the time for silence.
+    assert!(start.elapsed() < Duration::from_secs(5));
 }
 
 #[tokio::test]
@@ -269,7 +271,7 @@ async fn register_waits_for_a_relay() {
     assert_eq!((refused.status, refused.code().as_str()), (503, "unavailable"));
     assert!(refused.header("retry-after").is_some());
     assert!(
-        (5.0..7.0).contains(&start.elapsed().as_secs_f64()),
+        (5.0..12.0).contains(&start.elapsed().as_secs_f64()),
         "{:?}",
         start.elapsed()
     );

@@ -154,7 +154,7 @@ async fn sqlite_makes_a_private_file_only_when_allowed() {
     let database = Database::sqlite();
     let location: Location = database.url.parse().unwrap();
     let missing = store::open(&location, Access::Existing).await;
-    assert!(matches!(missing, Err(StoreError::Unavailable(_))), "{missing:?}");
+    assert!(matches!(missing, Err(StoreError::NoFile)), "{missing:?}");
     let world = World::open(database).await;
     world.environment("e").await;
     let path = world.database.url.strip_prefix("sqlite://").unwrap().to_owned();

@@ -49,7 +49,7 @@ pub(crate) async fn raw(addr: SocketAddr, request: &[u8]) -> Option<Answer> {
 pub(crate) async fn read(socket: &mut TcpStream) -> Option<Answer> {
     let mut bytes = Vec::new();
     // A reset after the answer is as good as an end.
-    let _ = timeout(Duration::from_secs(30), socket.read_to_end(&mut bytes))
+    let _ = timeout(Duration::from_secs(60), socket.read_to_end(&mut bytes))
         .await
         .unwrap();
     let text = String::from_utf8(bytes).unwrap();

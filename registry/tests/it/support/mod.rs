@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rendezvous_wire::key::PublicKey;
 
 /// Longest wait for anything that should happen soon.
-pub(crate) const SOON: Duration = Duration::from_secs(20);
+pub(crate) const SOON: Duration = Duration::from_secs(60);
 
 /// A key that differs from those of other numbers.
 pub(crate) fn key(number: u8) -> PublicKey {

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
@@ -107,15 +108,15 @@ fn start() -> Server {
     let mut last = String::new();
     for _ in 0..5 {
         match serve(&bin, &dir) {
-            Ok(server) => return server,
-            Err(log) => last = log,
+            ControlFlow::Break(server) => return server,
+            ControlFlow::Continue(log) => last = log,
         }
     }
     panic!("PostgreSQL did not start: {last}");
 }
 
 /// A server on the folder, or its log when it could not have its port.
-fn serve(bin: &Path, dir: &Path) -> Result<Server, String> {
+fn serve(bin: &Path, dir: &Path) -> ControlFlow<Server, String> {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let (log, again) = (dir.join("log"), dir.join("again"));
     let script = format!(
@@ -145,11 +146,11 @@ fn serve(bin: &Path, dir: &Path) -> Result<Server, String> {
             std::fs::remove_file(&again).unwrap();
             let text = std::fs::read_to_string(&log).unwrap();
             std::fs::remove_file(&log).unwrap();
-            return Err(text);
+            return ControlFlow::Continue(text);
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    Ok(Server {
+    ControlFlow::Break(Server {
         bin: bin.to_owned(),
         port,
         _guardian: guardian,

@@ -3,12 +3,15 @@
 mod args;
 mod copy;
 mod info;
+mod logs;
 mod output;
 mod run;
 mod secret;
 mod signals;
 mod status;
+mod target;
 mod terminal;
+mod text;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -19,7 +22,7 @@ use rendezvous_harness::{Harness, HarnessError, LinkState, Options, exit};
 use tokio_util::task::TaskTracker;
 
 use args::{Cli, Command, Connection};
-use status::Outcome;
+use status::{Outcome, StatusFile};
 
 /// Longest time that the end of a session may take.
 const FAREWELL: Duration = Duration::from_millis(500);
@@ -35,7 +38,7 @@ pub(crate) fn main() -> ExitCode {
             return ExitCode::from(code);
         }
     };
-    start_logs(cli.connection.verbose);
+    logs::start(cli.connection.verbose);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -47,33 +50,52 @@ pub(crate) fn main() -> ExitCode {
             return ExitCode::from(exit::RUNTIME);
         }
     };
-    let status_file = match &cli.command {
-        Command::Run(args) => args.status_file.clone(),
-        _ => None,
-    };
-    let outcome = runtime.block_on(async {
-        let sessions = TaskTracker::new();
-        let result = dispatch(cli, &sessions).await;
-        sessions.close();
-        // What could not be said to the executor by now, it finds out.
-        let _ = tokio::time::timeout(FAREWELL, sessions.wait()).await;
-        result.unwrap_or_else(|failure| {
-            say(format_args!("{:#}", failure.error));
-            Outcome::ours(failure.code)
-        })
-    });
-    // Threads that read stdin cannot be stopped; the end of the process stops them.
+    let code = runtime.block_on(play(cli));
+    // Threads that read stdin, or wait for a file, cannot be stopped; the end of the process stops them.
     runtime.shutdown_background();
-    if let Some(path) = status_file
-        && let Err(error) = outcome.write(&path)
-    {
-        say(format_args!("cannot write {}: {error}", path.display()));
-        return ExitCode::from(exit::RUNTIME);
+    ExitCode::from(code)
+}
+
+/// Does what the command line says, tells how it ended, and gives the exit code.
+async fn play(cli: Cli) -> u8 {
+    let status_file = match &cli.command {
+        Command::Run(args) => args.status_file.as_deref().map(StatusFile::prepare).transpose(),
+        _ => Ok(None),
+    };
+    let status_file = match status_file {
+        Ok(status_file) => status_file,
+        Err(error) => {
+            say(format_args!("{error:#}"));
+            return exit::USAGE;
+        }
+    };
+    let sessions = TaskTracker::new();
+    let result = dispatch(cli, &sessions).await;
+    sessions.close();
+    // What could not be said to the executor by now, it finds out.
+    let _ = tokio::time::timeout(FAREWELL, sessions.wait()).await;
+    let outcome = result.unwrap_or_else(|failure| {
+        say(format_args!("{:#}", failure.error));
+        Outcome::ours(failure.code)
+    });
+    let Some(status_file) = status_file else {
+        return outcome.code;
+    };
+    tokio::select! {
+        written = status_file.write(&outcome) => match written {
+            Ok(()) => outcome.code,
+            Err(error) => {
+                say(format_args!("{error:#}"));
+                exit::RUNTIME
+            }
+        },
+        // A FIFO may wait for its reader.
+        signal = signals::ending() => signal.exit_code(),
     }
-    ExitCode::from(outcome.code)
 }
 
 /// What ends the program without an outcome of its own.
+#[derive(Debug)]
 pub(crate) struct Failure {
     error: anyhow::Error,
     code: u8,
@@ -109,7 +131,10 @@ async fn dispatch(cli: Cli, sessions: &TaskTracker) -> Result<Outcome, Failure> 
     match cli.command {
         Command::Run(args) => run::run(connect(to, None, sessions).await?, args).await,
         Command::Shell(args) => run::shell(connect(to, None, sessions).await?, args).await,
-        Command::Info(args) => info::info(connect(to, None, sessions).await?, &args).await,
+        Command::Info(args) => {
+            let harness = connect(to, None, sessions).await?;
+            unless_signalled("waiting for the executor", info::info(harness, &args)).await
+        }
         Command::Cp(args) => copy::copy(to, &args, sessions).await,
     }
 }
@@ -122,17 +147,23 @@ async fn connect(
     sessions: &TaskTracker,
 ) -> Result<Harness, Failure> {
     let options = connection.options(environment)?;
-    let harness = tokio::select! {
-        harness = Harness::connect(options) => harness?,
-        signal = signals::ending() => {
-            return Err(Failure {
-                error: anyhow::anyhow!("interrupted while connecting"),
-                code: signal.exit_code(),
-            });
-        }
-    };
+    let harness = unless_signalled("connecting", Harness::connect(options)).await?;
     sessions.spawn(report(harness.link_state()));
     Ok(harness)
+}
+
+/// Does `work` unless a signal comes first.
+async fn unless_signalled<T, E>(what: &str, work: impl Future<Output = Result<T, E>>) -> Result<T, Failure>
+where
+    Failure: From<E>,
+{
+    tokio::select! {
+        result = work => Ok(result?),
+        signal = signals::ending() => Err(Failure {
+            error: anyhow::anyhow!("interrupted while {what}"),
+            code: signal.exit_code(),
+        }),
+    }
 }
 
 async fn report(mut state: tokio::sync::watch::Receiver<LinkState>) {
@@ -156,28 +187,13 @@ async fn report(mut state: tokio::sync::watch::Receiver<LinkState>) {
     }
 }
 
-/// One line on stderr, whole also on a raw terminal.
+/// One line on stderr, whole also on a raw terminal. Nothing in the text, whoever it is from, reaches the terminal as anything
+/// but text.
 pub(crate) fn say(text: impl std::fmt::Display) {
     let end = if terminal::is_raw() { "\r\n" } else { "\n" };
-    let line = format!("harness: {text}{end}");
+    let line = format!("harness: {}{end}", text::one_line(&text.to_string()));
     // There is nowhere to report that stderr is gone.
     let _ = std::io::stderr().write_all(line.as_bytes());
-}
-
-fn start_logs(verbose: u8) {
-    let level = match verbose {
-        0 => "off",
-        1 => "info",
-        2 => "debug",
-        _ => "trace",
-    };
-    let filter = tracing_subscriber::EnvFilter::try_from_env("HARNESS_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(false)
-        .init();
 }
 
 impl Connection {

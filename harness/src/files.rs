@@ -156,16 +156,25 @@ pub struct RemoteFile {
     handle: String,
 }
 
+/// A part of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// The bytes. Only the end of the file, or an executor that may give less at once, makes them fewer than asked for.
+    pub bytes: Bytes,
+    /// Whether the file ends with them.
+    pub is_end: bool,
+}
+
 impl RemoteFile {
     /// Longest block.
     pub const MAX_BLOCK: u64 = fs::MAX_BLOCK;
 
-    /// Reads up to `len` bytes at `offset`; fewer come only at the end of the file.
+    /// Reads up to `len` bytes at `offset`.
     ///
     /// # Errors
     ///
     /// As any call; [`HarnessError::is_not_found`] when a lost connection has closed the file.
-    pub async fn read_block(&self, offset: u64, len: u64) -> Result<Bytes, HarnessError> {
+    pub async fn read_block(&self, offset: u64, len: u64) -> Result<Block, HarnessError> {
         let params = ReadBlockParams {
             handle_id: self.handle.clone(),
             offset,
@@ -176,7 +185,10 @@ impl RemoteFile {
             .harness
             .call_as::<fs::ReadBlock>(&params, Class::Repeatable)
             .await?;
-        Ok(result.chunk.0)
+        Ok(Block {
+            bytes: result.chunk.0,
+            is_end: result.eof,
+        })
     }
 
     /// Closes the file.

@@ -2,8 +2,10 @@
 //!
 //! A copy appears under its name only when it is complete, except for small uploads, which one call writes.
 
+mod blocks;
 mod download;
 mod progress;
+mod receiver;
 mod upload;
 
 use std::path::{Path, PathBuf};
@@ -13,10 +15,12 @@ use rendezvous_harness::{Harness, PathUri};
 use tokio_util::task::TaskTracker;
 
 use self::progress::Progress;
+use self::receiver::Receiver;
 use super::args::{Connection, CopyArgs};
 use super::run::remote_path;
+use super::signals::Signals;
 use super::status::Outcome;
-use super::{Failure, connect, signals};
+use super::{Failure, connect};
 
 /// One side of a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,31 +42,41 @@ impl Side {
     }
 }
 
+/// Which way a copy goes.
+#[derive(Clone, Copy, Debug)]
+enum Direction<'a> {
+    Down { from: &'a str, to: &'a Path },
+    Up { from: &'a Path, to: &'a str },
+}
+
 pub(super) async fn copy(connection: &Connection, args: &CopyArgs, sessions: &TaskTracker) -> Result<Outcome, Failure> {
-    let copying = async {
-        match (Side::parse(&args.from), Side::parse(&args.to)) {
-            (Side::Remote { environment, path }, Side::Local(to)) => {
-                let harness = connect(connection, environment.as_deref(), sessions).await?;
-                let from = remote_path(&harness, &path).await?;
-                let mut job = Job::new(harness, args.recursive);
-                download::download(&mut job, &from, &to).await
-            }
-            (Side::Local(from), Side::Remote { environment, path }) => {
-                let harness = connect(connection, environment.as_deref(), sessions).await?;
-                let to = remote_path(&harness, &path).await?;
-                let mut job = Job::new(harness, args.recursive);
-                upload::upload(&mut job, &from, &to).await
-            }
-            (Side::Local(_), Side::Local(_)) => Err(Failure::usage(anyhow!(
+    let (from, to) = (Side::parse(&args.from), Side::parse(&args.to));
+    let (environment, direction) = match (&from, &to) {
+        (Side::Remote { environment, path }, Side::Local(to)) => (environment, Direction::Down { from: path, to }),
+        (Side::Local(from), Side::Remote { environment, path }) => (environment, Direction::Up { from, to: path }),
+        (Side::Local(_), Side::Local(_)) => {
+            return Err(Failure::usage(anyhow!(
                 "one side must be remote: write `:PATH` or `ENVIRONMENT:PATH`"
-            ))),
-            (Side::Remote { .. }, Side::Remote { .. }) => Err(Failure::usage(anyhow!("one side must be local"))),
+            )));
         }
+        (Side::Remote { .. }, Side::Remote { .. }) => return Err(Failure::usage(anyhow!("one side must be local"))),
     };
-    tokio::select! {
-        result = copying => result.map(|()| Outcome::command(0)),
-        signal = signals::ending() => Ok(Outcome::signalled(signal.number())),
+    let mut job = Job::new(
+        connect(connection, environment.as_deref(), sessions).await?,
+        args.recursive,
+    );
+    let mut signals = Signals::new().map_err(Failure::runtime)?;
+    let result = tokio::select! {
+        result = job.transfer(direction) => result.map(|()| Outcome::command(0)),
+        signal = signals.next() => Ok(Outcome::signalled(signal.number())),
+    };
+    if let Some(receiver) = job.receiver.take() {
+        tokio::select! {
+            () = receiver.abandon(&job.harness) => {}
+            _ = signals.next() => {}
+        }
     }
+    result
 }
 
 /// What both directions need.
@@ -70,6 +84,8 @@ struct Job {
     harness: Harness,
     recursive: bool,
     progress: Progress,
+    /// The process that takes a file on the executor, until it has all of it.
+    receiver: Option<Receiver>,
 }
 
 impl Job {
@@ -78,8 +94,27 @@ impl Job {
             harness,
             recursive,
             progress: Progress::new(),
+            receiver: None,
         }
     }
+
+    async fn transfer(&mut self, direction: Direction<'_>) -> Result<(), Failure> {
+        match direction {
+            Direction::Down { from: path, to } => {
+                let from = remote_path(&self.harness, path).await?;
+                download::download(self, &from, is_directory_name(path), to).await
+            }
+            Direction::Up { from, to: path } => {
+                let to = remote_path(&self.harness, path).await?;
+                upload::upload(self, from, &to, is_directory_name(path)).await
+            }
+        }
+    }
+}
+
+/// Whether a path can only name a directory.
+fn is_directory_name(path: &str) -> bool {
+    matches!(path.rsplit('/').next(), Some("" | "." | ".."))
 }
 
 /// Where a copy of `name` goes, when `to` may be an existing directory.
@@ -113,6 +148,16 @@ mod tests {
         assert_eq!(Side::parse("box:"), remote(Some("box"), "."));
         assert_eq!(Side::parse("./a:b"), Side::Local("./a:b".into()));
         assert_eq!(Side::parse("a"), Side::Local("a".into()));
+    }
+
+    #[test]
+    fn some_names_are_only_of_directories() {
+        for path in ["a/", "/", ".", "..", "a/.", "../.."] {
+            assert!(is_directory_name(path), "{path}");
+        }
+        for path in ["a", "/a", "a/.b", "a..", "..."] {
+            assert!(!is_directory_name(path), "{path}");
+        }
     }
 
     #[test]

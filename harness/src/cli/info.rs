@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use rendezvous_harness::{Harness, PathUri};
 
-use super::Failure;
 use super::args::InfoArgs;
 use super::status::Outcome;
+use super::{Failure, text};
 
 pub(super) async fn info(harness: Harness, args: &InfoArgs) -> Result<Outcome, Failure> {
     let info = harness.info().await?;
@@ -17,9 +17,10 @@ pub(super) async fn info(harness: Harness, args: &InfoArgs) -> Result<Outcome, F
     let text = if args.json {
         let mut value = serde_json::to_value(&info).map_err(Failure::runtime)?;
         value["roundTripMs"] = ((round_trip * 1000.0).round() / 1000.0).into();
-        format!("{value}\n")
+        format!("{}\n", text::json_line(&value.to_string()))
     } else {
-        let path = |path: &Option<PathUri>| path.as_ref().map_or_else(|| "unknown".to_owned(), native);
+        let known = |text: Option<&str>| text::one_line(text.unwrap_or("unknown"));
+        let path = |path: &Option<PathUri>| known(path.as_ref().map(native).as_deref());
         format!(
             "status        ready\n\
              round trip    {round_trip:.2} ms\n\
@@ -30,20 +31,17 @@ pub(super) async fn info(harness: Harness, args: &InfoArgs) -> Result<Outcome, F
              home          {}\n\
              temporary     {}\n\
              stdin by call {}\n",
-            info.platform_os.as_deref().unwrap_or("unknown"),
-            info.executor_version.as_deref().unwrap_or("unknown"),
-            info.shell.name,
-            info.shell.path,
+            known(info.platform_os.as_deref()),
+            known(info.executor_version.as_deref()),
+            known(Some(&info.shell.name)),
+            known(Some(&info.shell.path)),
             path(&info.cwd),
             path(&info.user_home_dir),
             path(&info.temp_dir),
             if harness.has_process_control() { "yes" } else { "no" },
         )
     };
-    let printable: String = text.chars().filter(|c| *c == '\n' || !c.is_control()).collect();
-    std::io::stdout()
-        .write_all(printable.as_bytes())
-        .map_err(Failure::runtime)?;
+    std::io::stdout().write_all(text.as_bytes()).map_err(Failure::runtime)?;
     Ok(Outcome::command(0))
 }
 

@@ -11,31 +11,33 @@ use super::output::{self, Writer};
 use super::signals::{Signal, Signals};
 use super::status::Outcome;
 use super::terminal::RawMode;
-use super::{Failure, say};
+use super::{Failure, say, unless_signalled};
 
 /// A second Ctrl-C within this time kills the command.
 const INSIST: Duration = Duration::from_secs(2);
 /// Longest time that a killed command may take to be gone.
 const KILL_PATIENCE: Duration = Duration::from_secs(3);
+/// What a signal before the command interrupts.
+const PREPARING: &str = "asking the executor";
 /// SIGPIPE: whoever reads our output is gone.
 const BROKEN_PIPE: u8 = 13;
 
 pub(super) async fn run(harness: Harness, args: RunArgs) -> Result<Outcome, Failure> {
     let mut spec = ProcessSpec::new(args.command);
     spec.tty = args.tty;
-    place(&harness, &mut spec, args.place).await?;
+    unless_signalled(PREPARING, place(&harness, &mut spec, args.place)).await?;
     execute(harness, spec).await
 }
 
 pub(super) async fn shell(harness: Harness, args: ShellArgs) -> Result<Outcome, Failure> {
-    let info = harness.info().await?;
+    let info = unless_signalled(PREPARING, harness.info()).await?;
     let mut argv = vec![info.shell.path];
     if matches!(info.shell.name.as_str(), "bash" | "zsh" | "sh") {
         argv.push("-l".to_owned());
     }
     let mut spec = ProcessSpec::new(argv);
     spec.tty = true;
-    place(&harness, &mut spec, args.place).await?;
+    unless_signalled(PREPARING, place(&harness, &mut spec, args.place)).await?;
     execute(harness, spec).await
 }
 
@@ -100,6 +102,7 @@ async fn follow(harness: &Harness, process: &mut Process, signals: &mut Signals)
     let control = process.control();
     let mut exit_code = None;
     let mut interrupted: Option<Instant> = None;
+    let mut killed = false;
     let mut batch = Vec::new();
     let mut closed = false;
     while !closed || !batch.is_empty() {
@@ -123,6 +126,10 @@ async fn follow(harness: &Harness, process: &mut Process, signals: &mut Signals)
             signal = signals.next() => {
                 let insists = interrupted.is_some_and(|at| at.elapsed() < INSIST);
                 let connected = matches!(*harness.link_state().borrow(), LinkState::Connected);
+                if closed {
+                    // Only our own output is left, which nobody takes.
+                    return Ok(Outcome::signalled(signal.number()));
+                }
                 if signal != Signal::Interrupt {
                     kill(process, &control).await;
                     return Ok(Outcome::signalled(signal.number()));
@@ -131,6 +138,10 @@ async fn follow(harness: &Harness, process: &mut Process, signals: &mut Signals)
                     say("not connected; the executor will kill the command when the session expires");
                     return Ok(Outcome::signalled(signal.number()));
                 }
+                if insists && killed {
+                    return Ok(Outcome::signalled(signal.number()));
+                }
+                killed |= insists;
                 interrupted = Some(Instant::now());
                 let control = control.clone();
                 tokio::spawn(async move {
@@ -143,7 +154,11 @@ async fn follow(harness: &Harness, process: &mut Process, signals: &mut Signals)
             }
         }
     }
-    match writer.finish().await {
+    let written = tokio::select! {
+        written = writer.finish() => written,
+        signal = signals.next() => return Ok(Outcome::signalled(signal.number())),
+    };
+    match written {
         Ok(()) => {}
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {
             kill(process, &control).await;
@@ -164,14 +179,21 @@ async fn follow(harness: &Harness, process: &mut Process, signals: &mut Signals)
     }
 }
 
-/// Kills the command, and waits a little until the executor says that it is gone.
+/// Kills the command, and waits a little until the executor says that it is gone; says so when it does not.
 async fn kill(process: &mut Process, control: &ProcessControl) {
     let killed = async {
-        if control.terminate().await.is_ok() {
-            while let Ok(Some(_)) = process.next().await {}
+        if control.terminate().await? {
+            while let Some(event) = process.next().await? {
+                if matches!(event, ProcessEvent::Exited { .. }) {
+                    break;
+                }
+            }
         }
+        Ok::<_, HarnessError>(())
     };
-    let _ = tokio::time::timeout(KILL_PATIENCE, killed).await;
+    if !matches!(tokio::time::timeout(KILL_PATIENCE, killed).await, Ok(Ok(()))) {
+        say("the executor has not confirmed that the command is gone; it will kill it when the session expires");
+    }
 }
 
 /// Passes stdin on to its end.

@@ -1,8 +1,12 @@
 //! How a run ended.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use anyhow::Context as _;
 use serde::Serialize;
+use tokio::io::AsyncWriteExt as _;
+
+use super::target::Target;
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -53,15 +57,47 @@ impl Outcome {
             signal: code.checked_sub(128).filter(|signal| (1..=64).contains(signal)),
         }
     }
+}
 
-    /// Writes the status file, whole or not at all.
-    pub(crate) fn write(&self, path: &Path) -> std::io::Result<()> {
-        let mut text = serde_json::to_vec(self)?;
+/// Where to write how a run ended.
+#[derive(Debug)]
+pub(crate) struct StatusFile {
+    path: PathBuf,
+    target: Target,
+}
+
+impl StatusFile {
+    /// Makes sure that the file can be written, before anything is run.
+    ///
+    /// # Errors
+    ///
+    /// It cannot.
+    pub(crate) fn prepare(path: &Path) -> anyhow::Result<Self> {
+        let path = path.to_owned();
+        match Target::prepare(&path) {
+            Ok(target) => Ok(Self { path, target }),
+            Err(error) => Err(error).with_context(|| format!("cannot write {}", path.display())),
+        }
+    }
+
+    /// Writes the file, whole or not at all.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be written any more.
+    pub(crate) async fn write(self, outcome: &Outcome) -> anyhow::Result<()> {
+        let Self { path, target } = self;
+        let mut text = serde_json::to_vec(outcome)?;
         text.push(b'\n');
-        let mut temporary = path.as_os_str().to_owned();
-        temporary.push(format!(".{}", std::process::id()));
-        std::fs::write(&temporary, text)?;
-        std::fs::rename(&temporary, path)
+        let written = async {
+            let mut file = target.open().await?;
+            file.write_all(&text).await?;
+            file.flush().await?;
+            target.commit()
+        };
+        written
+            .await
+            .with_context(|| format!("cannot write {}", path.display()))
     }
 }
 
@@ -83,16 +119,31 @@ mod tests {
         assert_eq!(of(256 + 7), (7, None));
     }
 
-    #[test]
-    fn the_file_tells_both_cases_apart() {
+    #[tokio::test]
+    async fn the_file_tells_both_cases_apart() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("status");
-        Outcome::command(3).write(&path).unwrap();
-        let text = std::fs::read_to_string(&path).unwrap();
-        assert_eq!(text, "{\"origin\":\"command\",\"code\":3,\"signal\":null}\n");
-        Outcome::signalled(15).write(&path).unwrap();
-        let text = std::fs::read_to_string(&path).unwrap();
-        assert_eq!(text, "{\"origin\":\"harness\",\"code\":143,\"signal\":15}\n");
+        for (outcome, text) in [
+            (
+                Outcome::command(3),
+                "{\"origin\":\"command\",\"code\":3,\"signal\":null}\n",
+            ),
+            (
+                Outcome::signalled(15),
+                "{\"origin\":\"harness\",\"code\":143,\"signal\":15}\n",
+            ),
+        ] {
+            let file = StatusFile::prepare(&path).unwrap();
+            file.write(&outcome).await.unwrap();
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+        }
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_written_is_known_before_the_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = StatusFile::prepare(&folder.path().join("missing/status")).unwrap_err();
+        assert!(format!("{error:#}").starts_with("cannot write /"), "{error:#}");
     }
 }

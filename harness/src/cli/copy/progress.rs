@@ -3,6 +3,8 @@
 use std::io::{IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 
+use crate::cli::text::is_control;
+
 /// Time between two lines.
 const INTERVAL: Duration = Duration::from_millis(200);
 
@@ -50,7 +52,7 @@ impl Drop for Progress {
 fn line(name: &str, bytes: u64, elapsed: Duration) -> String {
     let mega = bytes as f64 / 1e6;
     let rate = mega / elapsed.as_secs_f64().max(0.001);
-    let name: String = name.chars().filter(|c| !c.is_control()).take(40).collect();
+    let name: String = name.chars().filter(|c| !is_control(*c)).take(40).collect();
     format!("{name}  {mega:.1} MB  {rate:.1} MB/s")
 }
 

@@ -1,35 +1,36 @@
 //! To the executor.
 
-use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
 use rendezvous_harness::stdin::CHUNK;
-use rendezvous_harness::{HarnessError, PathUri, ProcessEvent, ProcessSpec, Stdin};
+use rendezvous_harness::{HarnessError, PathUri};
+use rendezvous_rpc::method::fs::Metadata;
+use tokio::io::AsyncReadExt as _;
 
+use super::receiver::Receiver;
 use super::{Job, below};
 use crate::cli::{Failure, say};
 
-/// Largest file that one call writes. Larger ones, and programs, go through a process that renames when it has everything.
+/// Largest file that one call writes. Larger ones, and those with modes of their own, go through a process.
 const ONE_CALL: u64 = 256 * 1024;
-/// `$1` is the temporary file, `$2` the file, `$3` the mode, `$4` the size. Only a complete file takes its place.
-const RECEIVER: &str = r#"umask 022
-if cat >"$1" && [ "$(wc -c <"$1")" -eq "$4" ] && chmod "$3" "$1"; then mv -f "$1" "$2"; else rm -f "$1"; exit 1; fi"#;
-/// Most of a receiver's complaints that is shown.
-const MAX_COMPLAINT: usize = 1024;
+/// Most bytes that one call writes, when a file is longer than it said, as those of `/proc` are.
+const MAX_GROWN: u64 = 16 * 1024 * 1024;
 
-pub(super) async fn upload(job: &mut Job, from: &Path, to: &PathUri) -> Result<(), Failure> {
-    let metadata = std::fs::metadata(from)
+/// `directory_only`: `to` is written so that it can only name a directory.
+pub(super) async fn upload(job: &mut Job, from: &Path, to: &PathUri, directory_only: bool) -> Result<(), Failure> {
+    let metadata = tokio::fs::metadata(from)
+        .await
         .with_context(|| format!("cannot read {}", from.display()))
         .map_err(Failure::runtime)?;
-    let existing = match job.harness.metadata(to).await {
-        Ok(metadata) => Some(metadata),
-        Err(error) if error.is_not_found() => None,
-        Err(error) => return Err(error.into()),
-    };
+    let existing = existing(job, to).await?;
     let to = match (existing, base_name(from)) {
         (Some(existing), Some(name)) if existing.is_directory => below(to, &name)?,
+        (Some(existing), None) if existing.is_directory => to.clone(),
+        _ if directory_only && !metadata.is_dir() => {
+            return Err(Failure::runtime(anyhow!("{to} is no directory")));
+        }
         _ => to.clone(),
     };
     if !metadata.is_dir() {
@@ -38,14 +39,24 @@ pub(super) async fn upload(job: &mut Job, from: &Path, to: &PathUri) -> Result<(
     if !job.recursive {
         return Err(Failure::usage(anyhow!("{} is a directory; use -r", from.display())));
     }
+    tree(job, from, to).await
+}
+
+async fn tree(job: &mut Job, from: &Path, to: PathUri) -> Result<(), Failure> {
     job.harness.create_directory(&to).await?;
     let mut left: Vec<(PathBuf, PathUri)> = vec![(from.to_owned(), to)];
     while let Some((from, to)) = left.pop() {
-        let entries = std::fs::read_dir(&from)
-            .with_context(|| format!("cannot list {}", from.display()))
+        let list_error = || format!("cannot list {}", from.display());
+        let mut entries = tokio::fs::read_dir(&from)
+            .await
+            .with_context(list_error)
             .map_err(Failure::runtime)?;
-        for entry in entries {
-            let entry = entry.map_err(Failure::runtime)?;
+        while let Some(entry) = entries
+            .next_entry()
+            .await
+            .with_context(list_error)
+            .map_err(Failure::runtime)?
+        {
             let path = entry.path();
             let name = entry.file_name();
             let Some(name) = name.to_str() else {
@@ -55,7 +66,7 @@ pub(super) async fn upload(job: &mut Job, from: &Path, to: &PathUri) -> Result<(
                 )));
             };
             let target = below(&to, name)?;
-            let kind = entry.file_type().map_err(Failure::runtime)?;
+            let kind = entry.file_type().await.map_err(Failure::runtime)?;
             if kind.is_dir() {
                 job.harness.create_directory(&target).await?;
                 left.push((path, target));
@@ -80,84 +91,85 @@ fn base_name(path: &Path) -> Option<String> {
     name.to_str().map(ToOwned::to_owned)
 }
 
+async fn existing(job: &Job, path: &PathUri) -> Result<Option<Metadata>, HarnessError> {
+    match job.harness.metadata(path).await {
+        Ok(metadata) => Ok(Some(metadata)),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Copies one file. Every read may wait for ever, so none may hold up a signal.
 async fn file(job: &mut Job, from: &Path, to: &PathUri) -> Result<(), Failure> {
-    let read_error = || format!("cannot read {}", from.display());
-    let mut source = std::fs::File::open(from)
-        .with_context(read_error)
-        .map_err(Failure::runtime)?;
-    let metadata = source.metadata().with_context(read_error).map_err(Failure::runtime)?;
+    let read_error =
+        |error| Failure::runtime(anyhow::Error::new(error).context(format!("cannot read {}", from.display())));
+    let no_file = || Failure::runtime(anyhow!("{} is no regular file", from.display()));
+    // Opening a FIFO waits for its writer, and opening a device may act on it.
+    if !tokio::fs::metadata(from).await.map_err(read_error)?.is_file() {
+        return Err(no_file());
+    }
+    let mut source = tokio::fs::File::open(from).await.map_err(read_error)?;
+    let metadata = source.metadata().await.map_err(read_error)?;
+    if !metadata.is_file() {
+        return Err(no_file());
+    }
     let name = from.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mode = metadata.permissions().mode() & 0o777;
-    if metadata.is_file() && metadata.len() <= ONE_CALL && mode & 0o111 == 0 {
+    if metadata.len() <= ONE_CALL && (is_ordinary(mode) || to.to_posix().is_err()) {
         let mut bytes = Vec::new();
-        source
-            .read_to_end(&mut bytes)
-            .with_context(read_error)
-            .map_err(Failure::runtime)?;
+        let mut source = source.take(MAX_GROWN + 1);
+        let read = source.read_to_end(&mut bytes).await.map_err(read_error)?;
+        if read as u64 > MAX_GROWN {
+            return Err(Failure::runtime(anyhow!("{} grew while it was read", from.display())));
+        }
         job.progress.add(&name, bytes.len());
         return Ok(job.harness.write_file(to, bytes.into()).await?);
     }
-    if !metadata.is_file() {
-        return Err(Failure::runtime(anyhow!("{} is no regular file", from.display())));
-    }
-    let native = String::from_utf8(to.to_posix().map_err(Failure::runtime)?)
-        .map_err(|_| Failure::runtime(anyhow!("{to} is no UTF-8")))?;
-    let temporary = format!("{native}.{}.part", std::process::id());
-    let mut spec = ProcessSpec::new([
-        "/bin/sh",
-        "-c",
-        RECEIVER,
-        "sh",
-        &temporary,
-        &native,
-        &format!("{mode:o}"),
-        &metadata.len().to_string(),
-    ]);
-    spec.stdin = Stdin::Pipe;
-    let mut process = job.harness.start(spec).await?;
-    let control = process.control();
-    let ended = tokio::spawn(async move {
-        let (mut complaint, mut exit) = (Vec::new(), None);
-        while let Some(event) = process.next().await? {
-            match event {
-                ProcessEvent::Output { bytes, .. } if complaint.len() < MAX_COMPLAINT => {
-                    complaint.extend_from_slice(&bytes)
-                }
-                ProcessEvent::Exited { code, .. } => exit = Some(code),
-                ProcessEvent::Output { .. } | ProcessEvent::Closed => {}
-            }
-        }
-        Ok::<_, HarnessError>((complaint, exit))
-    });
+    let to = match existing(job, to).await? {
+        // A new file would take the place of the link.
+        Some(existing) if existing.is_symlink => job.harness.canonicalize(to).await?,
+        _ => to.clone(),
+    };
+    let receiver = Receiver::start(&job.harness, &to, mode, metadata.len())?;
+    let receiver = job.receiver.insert(receiver);
     let mut chunk = vec![0; CHUNK];
     let mut left = metadata.len();
+    let mut shrank = false;
     while left > 0 {
         let want = usize::try_from(left).unwrap_or(CHUNK).min(CHUNK);
-        let read = source
-            .read(&mut chunk[..want])
-            .with_context(read_error)
-            .map_err(Failure::runtime)?;
-        if read == 0 {
+        let read = source.read(&mut chunk[..want]).await.map_err(read_error)?;
+        shrank = read == 0;
+        if shrank || !receiver.write(&chunk[..read]).await? {
             break;
-        }
-        match control.write(&chunk[..read]).await {
-            Ok(()) => {}
-            // The receiver gave up; it says why.
-            Err(HarnessError::StdinClosed) => break,
-            Err(error) => return Err(error.into()),
         }
         left -= read as u64;
         job.progress.add(&name, read);
     }
-    control.close_stdin().await?;
-    let (complaint, exit) = ended.await.map_err(Failure::runtime)??;
-    if exit == Some(0) && left == 0 {
-        return Ok(());
+    let finished = receiver.finish(&to).await;
+    if shrank {
+        return Err(Failure::runtime(anyhow!("{} shrank while it was read", from.display())));
     }
-    let complaint: String = String::from_utf8_lossy(&complaint)
-        .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .take(MAX_COMPLAINT)
-        .collect();
-    Err(Failure::runtime(anyhow!("cannot write {to}: {}", complaint.trim())))
+    finished?;
+    job.receiver = None;
+    Ok(())
+}
+
+/// Whether a new file gets this mode, or a stricter one, without being told: readable by everybody, writable for its owner.
+fn is_ordinary(mode: u32) -> bool {
+    mode & 0o755 == 0o644
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn private_files_and_programs_keep_their_modes() {
+        for mode in [0o644, 0o664, 0o666] {
+            assert!(is_ordinary(mode), "{mode:o}");
+        }
+        for mode in [0o600, 0o640, 0o604, 0o444, 0o755, 0o700, 0o645] {
+            assert!(!is_ordinary(mode), "{mode:o}");
+        }
+    }
 }

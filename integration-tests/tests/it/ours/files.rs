@@ -1,39 +1,232 @@
 //! `harness cp` both ways, and what it says when it can't.
 
-use anyhow::{Result, ensure};
-use rendezvous_integration_tests::Context;
+use std::fs::Permissions;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use nix::sys::signal::Signal;
 use rendezvous_integration_tests::executor::End;
+use rendezvous_integration_tests::program::Finished;
 use rendezvous_integration_tests::site::{RelayKind, Site};
+use rendezvous_integration_tests::{Command, Context, Program, wait};
 
 use super::harness;
+use crate::check;
+
+/// Larger than what one call writes.
+const LARGE: usize = 300_000;
 
 pub(crate) async fn play(cx: Context, executor: End) -> Result<()> {
     let site = Site::start(&cx, executor, RelayKind::Embedded).await?;
-    let access = site.access();
+    there_and_back(&site).await.context("there and back")?;
+    modes(&site).await.context("modes")?;
+    names(&site).await.context("names")?;
+    links(&site).await.context("links")?;
+    refused(&site).await.context("refused")?;
+    interrupted(&site).await.context("interrupted")?;
+    stalled(&site).await.context("stalled")?;
+    site.near_is_untouched()
+}
+
+/// A remote path, as the command line writes it.
+fn far(site: &Site, name: &str) -> String {
+    format!(":{}", site.workspace.join(name).display())
+}
+
+fn near(site: &Site, name: &str) -> PathBuf {
+    site.cx.folder().join(name)
+}
+
+async fn cp(site: &Site, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Finished> {
+    let (from, to) = (from.as_ref().to_string_lossy(), to.as_ref().to_string_lossy());
+    harness(&site.cx, &site.access(), &["cp", "-r", &from, &to], b"").await
+}
+
+/// A file with a mode.
+fn file(path: &Path, len: usize, mode: u32) -> Result<()> {
+    std::fs::write(path, vec![b'x'; len])?;
+    Ok(std::fs::set_permissions(path, Permissions::from_mode(mode))?)
+}
+
+fn mode(path: &Path) -> Result<u32> {
+    Ok(path.metadata()?.permissions().mode() & 0o777)
+}
+
+/// Fails if a temporary file was left behind.
+fn nothing_is_left(folder: &Path) -> Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let name = entry?.file_name();
+        ensure!(
+            !name.to_string_lossy().starts_with(".harness-"),
+            "{name:?} was left behind"
+        );
+    }
+    Ok(())
+}
+
+async fn there_and_back(site: &Site) -> Result<()> {
     let content: Vec<u8> = (0..3_000_000_u32)
         .map(|i| i.wrapping_mul(2_246_822_519).to_be_bytes()[1])
         .collect();
-    let near = cx.folder().join("near file");
-    std::fs::write(&near, &content)?;
-    let near = near.to_string_lossy().into_owned();
-    let far = format!(":{}", site.workspace.join("far file").display());
-
-    harness(&cx, &access, &["cp", &near, &far], b"").await?.success()?;
+    let (sent, back) = (near(site, "near file"), near(site, "back"));
+    std::fs::write(&sent, &content)?;
+    cp(site, &sent, far(site, "far file")).await?.success()?;
     ensure!(
         std::fs::read(site.content.join("far file"))? == content,
         "the file arrived changed"
     );
 
-    let back = cx.folder().join("back");
-    harness(&cx, &access, &["cp", &far, &back.to_string_lossy()], b"")
+    let arguments = ["cp", &far(site, "far file"), &back.to_string_lossy()];
+    let command = site
+        .access()
+        .command(&site.cx, arguments)?
+        .env("HARNESS_LOG", "trace,tungstenite=trace");
+    let logged = Program::run(&site.cx, "harness", command, b"", wait::SOON * 4)
         .await?
         .success()?;
     ensure!(std::fs::read(&back)? == content, "the file came back changed");
+    // How a ticket begins.
+    check::lacks(&logged.stderr, "eyJ")?;
+    check::contains(&logged.stderr, " TRACE ")
+}
 
-    let missing = format!(":{}", site.workspace.join("missing").display());
-    let target = cx.folder().join("target");
-    let refused = harness(&cx, &access, &["cp", &missing, &target.to_string_lossy()], b"").await?;
-    ensure!(refused.code == 1, "exit code {}: {}", refused.code, refused.stderr);
+/// An old file keeps its mode, a new one gets one that is no looser.
+async fn modes(site: &Site) -> Result<()> {
+    for (name, len) in [("small", 3), ("large", LARGE)] {
+        let (there, here) = (site.content.join(name), near(site, name));
+        file(&here, len, 0o600)?;
+        cp(site, &here, far(site, name)).await?.success()?;
+        ensure!(mode(&there)? == 0o600, "{name}: a new file got {:o}", mode(&there)?);
+
+        file(&here, len, 0o644)?;
+        cp(site, &here, far(site, name)).await?.success()?;
+        ensure!(mode(&there)? == 0o600, "{name}: an old file got {:o}", mode(&there)?);
+
+        file(&there, len, 0o644)?;
+        file(&here, 0, 0o600)?;
+        cp(site, far(site, name), &here).await?.success()?;
+        ensure!(mode(&here)? == 0o600, "{name}: a local file got {:o}", mode(&here)?);
+        ensure!(
+            std::fs::read(&here)?.len() == len,
+            "{name} came back with another length"
+        );
+    }
+    Ok(())
+}
+
+async fn names(site: &Site) -> Result<()> {
+    let name = "n".repeat(255);
+    let here = near(site, &name);
+    file(&here, LARGE, 0o644)?;
+    cp(site, &here, far(site, "")).await?.success()?;
+    ensure!(site.content.join(&name).metadata()?.len() == LARGE as u64);
+    std::fs::remove_file(&here)?;
+    cp(site, far(site, &name), site.cx.folder()).await?.success()?;
+    ensure!(here.metadata()?.len() == LARGE as u64);
+    Ok(())
+}
+
+async fn links(site: &Site) -> Result<()> {
+    let tree = site.content.join("tree");
+    std::fs::create_dir_all(tree.join("inner"))?;
+    std::fs::write(tree.join("inner/file"), "content")?;
+    symlink("file", tree.join("inner/link"))?;
+    symlink("tree", site.content.join("link-to-tree"))?;
+    let copied = cp(site, far(site, "link-to-tree"), near(site, "copied"))
+        .await?
+        .success()?;
+    ensure!(std::fs::read_to_string(near(site, "copied/inner/file"))? == "content");
+    ensure!(!near(site, "copied/inner/link").exists());
+    check::contains(&copied.stderr, "inner/link: neither a file nor a directory")?;
+
+    std::fs::write(site.content.join("aim"), "old")?;
+    symlink("aim", site.content.join("link-to-aim"))?;
+    let here = near(site, "for the aim");
+    file(&here, LARGE, 0o644)?;
+    cp(site, &here, far(site, "link-to-aim")).await?.success()?;
+    ensure!(site.content.join("link-to-aim").is_symlink(), "the link was replaced");
+    ensure!(site.content.join("aim").metadata()?.len() == LARGE as u64);
+    Ok(())
+}
+
+async fn refused(site: &Site) -> Result<()> {
+    let (here, target) = (near(site, "source"), near(site, "target"));
+    file(&here, LARGE, 0o644)?;
+    let fifo = near(site, "fifo");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU)?;
+    std::fs::create_dir_all(site.content.join("taken/source"))?;
+    for (from, to, reason) in [
+        (far(site, "missing").into(), target.clone(), ""),
+        (far(site, "aim/").into(), target.clone(), "no directory"),
+        (here.clone(), far(site, "new/").into(), "no directory"),
+        (here.clone(), far(site, "taken").into(), "it is a directory"),
+        // Nobody writes into it: opening it would wait for ever.
+        (fifo, far(site, "from fifo").into(), "no regular file"),
+    ] {
+        let finished = cp(site, &from, &to).await?;
+        ensure!(
+            finished.code == 1,
+            "{from:?}: exit code {}: {}",
+            finished.code,
+            finished.stderr
+        );
+        check::contains(&finished.stderr, reason)?;
+    }
     ensure!(!target.exists(), "a failed copy left a file behind");
-    site.near_is_untouched()
+    ensure!(
+        !site.content.join("new").exists(),
+        "a file took the place of a directory"
+    );
+    ensure!(std::fs::read_dir(site.content.join("taken/source"))?.next().is_none());
+    nothing_is_left(&site.content.join("taken"))?;
+
+    let arguments = ["run", "--status-file", "/missing/status", "--", "touch"];
+    let ran = site.workspace.join("ran").to_string_lossy().into_owned();
+    let finished = harness(&site.cx, &site.access(), &[&arguments[..], &[&ran]].concat(), b"").await?;
+    ensure!(finished.code == 64, "exit code {}: {}", finished.code, finished.stderr);
+    ensure!(!site.content.join("ran").exists(), "the command was run");
+    Ok(())
+}
+
+/// A signal ends a copy, and leaves nothing on either side.
+async fn interrupted(site: &Site) -> Result<()> {
+    let huge = near(site, "huge");
+    std::fs::File::create(&huge)?.set_len(1 << 36)?;
+    let arguments = ["cp", &huge.to_string_lossy(), &far(site, "")];
+    let mut program = Program::start(&site.cx, "upload", site.access().command(&site.cx, arguments)?)?;
+    wait::until_true("the upload", wait::SOON, || nothing_is_left(&site.content).is_err()).await?;
+    program.signal(Signal::SIGTERM)?;
+    let finished = program.finish(wait::SOON).await?;
+    ensure!(finished.code == 143, "exit code {}: {}", finished.code, finished.stderr);
+    ensure!(!site.content.join("huge").exists());
+    nothing_is_left(&site.content)
+}
+
+/// Output that nobody takes holds up no signal, though the command has ended.
+async fn stalled(site: &Site) -> Result<()> {
+    let fifo = near(site, "unread");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU)?;
+    let script = format!(
+        "head -c 100000 /dev/zero; touch {}",
+        site.workspace.join("written").display()
+    );
+    // The shell holds both ends open, and reads nothing.
+    let holding = r#"exec 3<>"$0"; exec "$@" >&3"#;
+    let wrapper = ["sh".into(), "-c".into(), holding.into(), fifo.into_os_string()];
+    let command: Command = site.access().shell(&site.cx, &script)?.under(wrapper);
+    let mut program = Program::start(&site.cx, "stalled", command)?;
+    site.far_file("written", wait::SOON).await?;
+    for _ in 0..5 {
+        program.signal(Signal::SIGINT)?;
+        // One that comes before the command's end is only for the command, as is another one soon after it.
+        let ended = wait::until_true("the end", Duration::from_secs(3), || !program.is_running());
+        if ended.await.is_ok() {
+            break;
+        }
+    }
+    let finished = program.finish(wait::SOON).await?;
+    ensure!(finished.code == 130, "exit code {}: {}", finished.code, finished.stderr);
+    Ok(())
 }

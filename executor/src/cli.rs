@@ -29,6 +29,8 @@ const LAST_WORK: Duration = Duration::from_secs(1);
 
 /// Runs commands on this machine for harnesses that a registry admits.
 ///
+/// What a harness wants confined runs in a sandbox, for which bubblewrap must be installed; what cannot be confined is refused.
+///
 /// The token of the executor is read from --token-file, else from EXECUTOR_TOKEN or CODEX_API_KEY. Commands get neither.
 #[derive(Debug, Parser)]
 #[command(name = "executor", version)]

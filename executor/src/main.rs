@@ -2,12 +2,20 @@
 
 mod cli;
 
+use std::process::ExitCode;
+
+use rendezvous_host::sandbox::helper;
 use rendezvous_service::exit::{self, Exit};
 
-fn main() -> Exit {
-    match cli::run() {
+fn main() -> ExitCode {
+    // Inside a sandbox this executable is another program.
+    if let Some(code) = helper::dispatch(std::env::args_os()) {
+        return code.into();
+    }
+    let exit = match cli::run() {
         Ok(()) => Exit::Ok,
         Err(cli::Stop::Printed(exit)) => exit,
         Err(cli::Stop::Failed(error)) => exit::report("executor", &*error),
-    }
+    };
+    exit.into()
 }

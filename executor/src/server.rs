@@ -15,6 +15,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use rendezvous_host::files::Files;
 use rendezvous_host::process::Budget;
+use rendezvous_host::sandbox::Sandbox;
 use rendezvous_rpc::method::environment::EnvironmentInfo;
 use rendezvous_wire::limits::SESSION_RETENTION;
 
@@ -48,6 +49,8 @@ pub struct Config {
     pub max_sessions: usize,
     /// Bounds the processes of all sessions together.
     pub budget: Arc<Budget>,
+    /// Makes the sandboxes that requests ask for.
+    pub sandbox: Sandbox,
 }
 
 impl Default for Config {
@@ -56,6 +59,7 @@ impl Default for Config {
             session_retention: SESSION_RETENTION,
             max_sessions: MAX_SESSIONS,
             budget: Arc::default(),
+            sandbox: Sandbox::default(),
         }
     }
 }
@@ -71,6 +75,7 @@ pub struct Server {
 pub(crate) struct Shared {
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) files: Files,
+    pub(crate) sandbox: Sandbox,
     pub(crate) info: EnvironmentInfo,
 }
 
@@ -79,8 +84,9 @@ impl Server {
     pub fn new(config: Config) -> Self {
         Self {
             shared: Arc::new(Shared {
-                sessions: Arc::new(Sessions::new(config)),
                 files: Files::default(),
+                sandbox: config.sandbox.clone(),
+                sessions: Arc::new(Sessions::new(config)),
                 info: environment::describe(),
             }),
         }

@@ -11,7 +11,7 @@ use crate::link::{Link, Party};
 use crate::model::Model;
 use crate::registry::{Registry, Role};
 use crate::relay::Relay;
-use crate::stock::{self, Version, Way};
+use crate::stock::{self, Mode, Version, Way};
 use crate::{Context, Program, registry, relay, wait};
 
 /// The environment's name.
@@ -197,13 +197,22 @@ impl Site {
     ///
     /// The stock binary is missing.
     pub fn stock_harness(&self, version: Version, name: &str, model: &Model) -> Result<Program> {
+        self.stock_harness_in(Mode::FullAccess, version, name, model)
+    }
+
+    /// Starts a stock harness here in a sandbox mode, played by `model`.
+    ///
+    /// # Errors
+    ///
+    /// The stock binary is missing.
+    pub fn stock_harness_in(&self, mode: Mode, version: Version, name: &str, model: &Model) -> Result<Program> {
         let access = self.access();
         let way = Way::Registry {
             url: &access.registry,
             environment: &access.environment,
             token: &access.token,
         };
-        stock::harness(&self.cx, version, name, &way, &self.workspace, model)
+        stock::harness_in(mode, &self.cx, version, name, &way, &self.workspace, model)
     }
 
     /// Waits until a file exists in the executor's workspace.

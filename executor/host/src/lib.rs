@@ -5,6 +5,7 @@
 //! * [`mod@env`]: the environment of a child, computed from the host's own.
 //! * [`files`]: reads, writes, listings, copies and walks, run off the async threads.
 //! * [`watch`]: waiting for paths to appear.
+//! * [`sandbox`]: confines programs and calls on files to what a permission profile allows.
 //! * [`shell`]: which shell the user of this machine has.
 //!
 //! Linux only.
@@ -12,5 +13,6 @@
 pub mod env;
 pub mod files;
 pub mod process;
+pub mod sandbox;
 pub mod shell;
 pub mod watch;

@@ -54,6 +54,7 @@ fn capabilities() -> Capabilities {
     Capabilities {
         file_write_streaming: true,
         fs_watch_missing: true,
+        sandboxed_file_streaming: true,
         ..Capabilities::default()
     }
 }

@@ -1,9 +1,10 @@
 //! Files of this machine.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rendezvous_host::files::{Access, Fault, FileError, Links, Target, WalkOptions};
+use rendezvous_host::files::{Access, Fault, FileError, Files, Links, Target, WalkOptions};
+use rendezvous_host::sandbox::Policy;
 use rendezvous_host::watch::MissingWatch;
 use rendezvous_rpc::envelope::Request;
 use rendezvous_rpc::method::Empty;
@@ -25,25 +26,25 @@ const MAX_WHOLE_FILE: u64 = ((MAX_MESSAGE - 1024) / 4 * 3) as u64;
 pub(super) async fn read_file<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
     connection.require(Family::Filesystem)?;
     let params = params::<ReadFile>(request)?;
-    let target = target(&params.path, params.follow_symlinks, params.sandbox.as_ref())?;
-    let data = connection
-        .server
-        .files
-        .read(target, MAX_WHOLE_FILE)
-        .await
-        .map_err(failed)?;
+    let target = target(&params.path, params.follow_symlinks)?;
+    let files = reading(connection, params.sandbox.as_ref(), &target.path).await?;
+    let data = files.read(target, MAX_WHOLE_FILE).await.map_err(failed)?;
     Reply::with_bytes(&request.id, "dataBase64", &data, "")
 }
 
 pub(super) async fn open<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
     connection.require(Family::Filesystem)?;
     let params = params::<Open>(request)?;
-    let target = target(&params.path, params.follow_symlinks, params.sandbox.as_ref())?;
+    let target = target(&params.path, params.follow_symlinks)?;
     let access = match params.mode {
         OpenMode::Read => Access::Read,
         OpenMode::Replace => Access::Replace,
     };
-    let open = connection.handles.open(&params.handle_id, target, access);
+    let files = match access {
+        Access::Read => reading(connection, params.sandbox.as_ref(), &target.path).await?,
+        Access::Replace => writing(connection, params.sandbox.as_ref()).await?,
+    };
+    let open = connection.handles.open_with(&files, &params.handle_id, target, access);
     open.await.map_err(failed)?;
     let handle_id = params.handle_id;
     reply::<Open>(request, &OpenResult { handle_id })
@@ -82,11 +83,12 @@ pub(super) async fn close<S: Sink>(connection: &Connection<S>, request: &Request
 pub(super) async fn write_file<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
     connection.require(Family::Filesystem)?;
     let params = params::<WriteFile>(request)?;
-    let target = target(&params.path, params.follow_symlinks, params.sandbox.as_ref())?;
+    let target = target(&params.path, params.follow_symlinks)?;
     let data = params.data_base64.map_err(|error| {
         RpcError::invalid_request(format!("fs/writeFile requires valid base64 dataBase64: {error}"))
     })?;
-    connection.server.files.write(target, data.0).await.map_err(failed)?;
+    let files = writing(connection, params.sandbox.as_ref()).await?;
+    files.write(target, data.0).await.map_err(failed)?;
     reply::<WriteFile>(request, &Empty {})
 }
 
@@ -96,22 +98,19 @@ pub(super) async fn create_directory<S: Sink>(
 ) -> Result<Reply, RpcError> {
     connection.require(Family::Filesystem)?;
     let params = params::<CreateDirectory>(request)?;
-    let target = target(&params.path, params.follow_symlinks, params.sandbox.as_ref())?;
+    let target = target(&params.path, params.follow_symlinks)?;
     let recursive = params.recursive.unwrap_or(true);
-    connection
-        .server
-        .files
-        .create_directory(target, recursive)
-        .await
-        .map_err(failed)?;
+    let files = writing(connection, params.sandbox.as_ref()).await?;
+    files.create_directory(target, recursive).await.map_err(failed)?;
     reply::<CreateDirectory>(request, &Empty {})
 }
 
 pub(super) async fn metadata<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
     connection.require(Family::Filesystem)?;
     let params = params::<GetMetadata>(request)?;
-    let target = target(&params.path, params.follow_symlinks, params.sandbox.as_ref())?;
-    let metadata = connection.server.files.metadata(target).await.map_err(failed)?;
+    let target = target(&params.path, params.follow_symlinks)?;
+    let files = reading(connection, params.sandbox.as_ref(), &target.path).await?;
+    let metadata = files.metadata(target).await.map_err(failed)?;
     let result = Metadata {
         is_directory: metadata.is_directory,
         is_file: metadata.is_file,
@@ -127,16 +126,18 @@ pub(super) async fn canonicalize<S: Sink>(connection: &Connection<S>, request: &
     connection.require(Family::Filesystem)?;
     let params = params::<Canonicalize>(request)?;
     // Following links is what the call is for, so that it takes no notice of `followSymlinks`.
-    let path = native(&params.path, params.sandbox.as_ref())?;
-    let path = connection.server.files.canonicalize(path).await.map_err(failed)?;
+    let path = native(&params.path)?;
+    let files = reading(connection, params.sandbox.as_ref(), &path).await?;
+    let path = files.canonicalize(path).await.map_err(failed)?;
     reply::<Canonicalize>(request, &CanonicalizeResult { path: uri(&path)? })
 }
 
 pub(super) async fn read_directory<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
     connection.require(Family::Filesystem)?;
     let params = params::<ReadDirectory>(request)?;
-    let target = target(&params.path, params.follow_symlinks, params.sandbox.as_ref())?;
-    let entries = connection.server.files.read_directory(target).await.map_err(failed)?;
+    let target = target(&params.path, params.follow_symlinks)?;
+    let files = reading(connection, params.sandbox.as_ref(), &target.path).await?;
+    let entries = files.read_directory(target).await.map_err(failed)?;
     let entries = entries
         .into_iter()
         .map(|entry| DirectoryEntry {
@@ -151,7 +152,7 @@ pub(super) async fn read_directory<S: Sink>(connection: &Connection<S>, request:
 pub(super) async fn walk<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
     connection.require(Family::Filesystem)?;
     let params = params::<Walk>(request)?;
-    let root = native(&params.path, params.sandbox.as_ref())?;
+    let root = native(&params.path)?;
     let limit = |value| usize::try_from(value).unwrap_or(usize::MAX);
     let options = WalkOptions {
         max_depth: limit(params.options.max_depth),
@@ -160,7 +161,8 @@ pub(super) async fn walk<S: Sink>(connection: &Connection<S>, request: &Request)
         follow_directory_symlinks: params.options.follow_directory_symlinks,
         prune_hidden_directories: params.options.prune_hidden_directories,
     };
-    let walk = connection.server.files.walk(root, options).await.map_err(failed)?;
+    let files = reading(connection, params.sandbox.as_ref(), &root).await?;
+    let walk = files.walk(root, options).await.map_err(failed)?;
     let entries = walk.entries.iter().map(|entry| {
         let kind = if entry.is_directory {
             EntryKind::Directory
@@ -190,23 +192,20 @@ pub(super) async fn walk<S: Sink>(connection: &Connection<S>, request: &Request)
 pub(super) async fn remove<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
     connection.require(Family::Filesystem)?;
     let params = params::<Remove>(request)?;
-    let target = target(&params.path, params.follow_symlinks, params.sandbox.as_ref())?;
+    let target = target(&params.path, params.follow_symlinks)?;
     let (recursive, force) = (params.recursive.unwrap_or(true), params.force.unwrap_or(true));
-    connection
-        .server
-        .files
-        .remove(target, recursive, force)
-        .await
-        .map_err(failed)?;
+    let files = writing(connection, params.sandbox.as_ref()).await?;
+    files.remove(target, recursive, force).await.map_err(failed)?;
     reply::<Remove>(request, &Empty {})
 }
 
 pub(super) async fn copy<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
     connection.require(Family::Filesystem)?;
     let params = params::<Copy>(request)?;
-    let source = native(&params.source_path, params.sandbox.as_ref())?;
-    let destination = native(&params.destination_path, params.sandbox.as_ref())?;
-    let copy = connection.server.files.copy(source, destination, params.recursive);
+    let source = native(&params.source_path)?;
+    let destination = native(&params.destination_path)?;
+    let files = writing(connection, params.sandbox.as_ref()).await?;
+    let copy = files.copy(source, destination, params.recursive);
     copy.await.map_err(failed)?;
     reply::<Copy>(request, &Empty {})
 }
@@ -225,24 +224,61 @@ pub(super) async fn watch_missing<S: Sink>(connection: &Connection<S>, request: 
     reply::<WatchMissing>(request, &WatchMissingResult { watching })
 }
 
-/// The native path with what the call says about links, if it may be done as it is asked for.
-fn target(path: &PathUri, follow_symlinks: Option<bool>, sandbox: Option<&Value>) -> Result<Target, RpcError> {
+/// Where a call that changes nothing at `path` is done.
+async fn reading<S: Sink>(connection: &Connection<S>, sandbox: Option<&Value>, path: &Path) -> Result<Files, RpcError> {
+    let files = &connection.server.files;
+    let Some(policy) = sandbox::for_files(sandbox)? else {
+        return Ok(files.clone());
+    };
+    // A sandbox in which all can be read would change nothing but /proc.
+    if policy.reads_everything() && !leads_to_proc(files, path).await {
+        return Ok(files.without_proc());
+    }
+    within(connection, policy).await
+}
+
+/// Where a call that changes files is done.
+async fn writing<S: Sink>(connection: &Connection<S>, sandbox: Option<&Value>) -> Result<Files, RpcError> {
+    match sandbox::for_files(sandbox)? {
+        None => Ok(connection.server.files.clone()),
+        Some(policy) => within(connection, policy).await,
+    }
+}
+
+async fn within<S: Sink>(connection: &Connection<S>, policy: Policy) -> Result<Files, RpcError> {
+    let files = &connection.server.files;
+    match connection.server.sandbox.jail(policy).await {
+        Ok(Some(jail)) => Ok(files.within(jail)),
+        Ok(None) => Ok(files.clone()),
+        Err(error) => Err(sandbox::not_entered(&error)),
+    }
+}
+
+async fn leads_to_proc(files: &Files, path: &Path) -> bool {
+    let is_in_proc = |path: &Path| path.starts_with("/proc");
+    is_in_proc(path)
+        || files
+            .canonicalize(path.to_owned())
+            .await
+            .is_ok_and(|real| is_in_proc(&real))
+}
+
+/// The native path with what the call says about links.
+fn target(path: &PathUri, follow_symlinks: Option<bool>) -> Result<Target, RpcError> {
     let links = if follow_symlinks == Some(false) {
         Links::Refuse
     } else {
         Links::Follow
     };
-    Ok(Target::new(native(path, sandbox)?, links))
+    Ok(Target::new(native(path)?, links))
 }
 
-/// The native path, if the call may be done as it is asked for.
-fn native(path: &PathUri, sandbox: Option<&Value>) -> Result<PathBuf, RpcError> {
-    sandbox::allow_files(sandbox)?;
+fn native(path: &PathUri) -> Result<PathBuf, RpcError> {
     path.to_path()
         .map_err(|error| RpcError::invalid_request(error.to_string()))
 }
 
-fn uri(path: &std::path::Path) -> Result<PathUri, RpcError> {
+fn uri(path: &Path) -> Result<PathUri, RpcError> {
     PathUri::from_path(path).map_err(|error| RpcError::internal(error.to_string()))
 }
 

@@ -3,8 +3,9 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use rendezvous_host::env::{self, Inherit, Policy};
+use rendezvous_host::env::{self, Inherit, Policy as EnvironmentPolicy};
 use rendezvous_host::process::{Lookup, Page, Process, ReadRequest, Spec, StartError, Stdio, WriteStatus};
+use rendezvous_host::sandbox::Policy;
 use rendezvous_rpc::base64::Base64;
 use rendezvous_rpc::envelope::Request;
 use rendezvous_rpc::method::Empty;
@@ -21,12 +22,22 @@ use crate::server::{Connection, Sink, stream_name};
 const MAX_PROCESS_ID: usize = 256;
 /// Longest id of a write.
 const MAX_WRITE_ID: usize = 256;
+/// What a client is told of a process in a sandbox; stock executors on Linux have the same word for all their means.
+const SANDBOXED: &str = "linuxSeccomp";
 
 pub(super) async fn start<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
     let session = connection.require(Family::Exec)?.session();
     let params = params::<Start>(request)?;
     let process_id = params.process_id.clone();
-    let spec = spec(params)?;
+    let (mut spec, policy) = spec(params)?;
+    let mut sandbox_type = "none";
+    if let Some(policy) = policy {
+        let jail = connection.server.sandbox.jail(policy).await;
+        spec.jail = jail.map_err(|error| sandbox::not_started(&error))?;
+        if spec.jail.is_some() {
+            sandbox_type = SANDBOXED;
+        }
+    }
     session
         .processes()
         .start(process_id.as_str(), spec)
@@ -34,12 +45,13 @@ pub(super) async fn start<S: Sink>(connection: &Connection<S>, request: &Request
         .map_err(|error| not_started(&error))?;
     let result = StartResult {
         process_id,
-        sandbox_type: Some("none".to_owned()),
+        sandbox_type: Some(sandbox_type.to_owned()),
     };
     reply::<Start>(request, &result)
 }
 
-fn spec(params: StartParams) -> Result<Spec, RpcError> {
+/// What to start, and what it must be confined to.
+fn spec(params: StartParams) -> Result<(Spec, Option<Policy>), RpcError> {
     if params.argv.is_empty() {
         return Err(RpcError::invalid_params("argv must not be empty"));
     }
@@ -48,10 +60,15 @@ fn spec(params: StartParams) -> Result<Spec, RpcError> {
             "processId must not exceed {MAX_PROCESS_ID} bytes"
         )));
     }
-    sandbox::allow_process(params.sandbox.as_ref())?;
     if params.network_proxy.is_some() {
         return Err(RpcError::invalid_params(
             "networkProxy is not supported on this executor",
+        ));
+    }
+    // Without a sandbox there is nothing that could enforce it, and stock executors do not try.
+    if params.enforce_managed_network && params.sandbox.is_some() {
+        return Err(RpcError::invalid_params(
+            "enforceManagedNetwork is not supported on this executor",
         ));
     }
     let cwd = params.cwd.to_path().map_err(|error| {
@@ -60,13 +77,19 @@ fn spec(params: StartParams) -> Result<Spec, RpcError> {
             params.cwd.as_str()
         ))
     })?;
-    let policy = params.env_policy.map(policy);
+    let env_policy = params.env_policy.map(env_policy);
     let overlay = params.env.into_iter().map(|(name, value)| (name.into(), value.into()));
-    Ok(Spec {
+    let env = env::compose(std::env::vars_os(), env_policy.as_ref(), overlay);
+    let temporary = env
+        .iter()
+        .find(|(name, _)| name == "TMPDIR")
+        .map(|(_, value)| value.into());
+    let policy = sandbox::for_process(params.sandbox.as_ref(), &cwd, temporary)?;
+    let spec = Spec {
         argv: params.argv.into_iter().map(OsString::from).collect(),
         arg0: params.arg0.map(OsString::from),
         cwd,
-        env: env::compose(std::env::vars_os(), policy.as_ref(), overlay),
+        env,
         stdio: if params.tty {
             Stdio::Terminal
         } else {
@@ -74,11 +97,13 @@ fn spec(params: StartParams) -> Result<Spec, RpcError> {
                 stdin: params.pipe_stdin,
             }
         },
-    })
+        jail: None,
+    };
+    Ok((spec, policy))
 }
 
-fn policy(policy: EnvPolicy) -> Policy {
-    Policy {
+fn env_policy(policy: EnvPolicy) -> EnvironmentPolicy {
+    EnvironmentPolicy {
         inherit: match policy.inherit {
             WireInherit::All => Inherit::All,
             WireInherit::Core => Inherit::Core,
@@ -94,6 +119,7 @@ fn policy(policy: EnvPolicy) -> Policy {
 fn not_started(error: &StartError) -> RpcError {
     match error {
         StartError::AlreadyExists(_) | StartError::Cancelled(_) => RpcError::invalid_request(error.to_string()),
+        StartError::Sandbox(error) => sandbox::not_started(error),
         _ => RpcError::internal(error.to_string()),
     }
 }
@@ -135,8 +161,11 @@ fn write_page(id: &RequestId, page: &Page) -> Result<Reply, RpcError> {
     let exit_code = page
         .exit_code
         .map_or_else(|| "null".to_owned(), |code| code.to_string());
+    let denied = page
+        .denied
+        .map_or("null", |denied| if denied { "true" } else { "false" });
     let rest = format!(
-        r#"],"nextSeq":{},"exited":{},"exitCode":{exit_code},"closed":{},"failure":null,"sandboxDenied":false}}}}"#,
+        r#"],"nextSeq":{},"exited":{},"exitCode":{exit_code},"closed":{},"failure":null,"sandboxDenied":{denied}}}}}"#,
         page.next_seq,
         page.exit_code.is_some(),
         page.closed,

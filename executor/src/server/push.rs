@@ -43,12 +43,12 @@ fn encode(event: &Event) -> serde_json::Result<Bytes> {
                 &chunk.data,
             )?;
         }
-        Change::Exited { seq, code } => {
+        Change::Exited { seq, code, denied } => {
             let params = ExitedParams {
                 process_id: event.process.as_ref().to_owned(),
                 seq: *seq,
                 exit_code: *code,
-                sandbox_denied: Some(false),
+                sandbox_denied: Some(*denied),
             };
             write_notification(&mut out, Exited::NAME, &params)?;
         }

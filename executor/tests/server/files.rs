@@ -107,14 +107,14 @@ async fn the_table_of_refusals() {
         (
             "fs/readFile",
             with(path("file"), sandbox(restricted.clone())),
-            -32600,
-            "sandbox",
+            -32004,
+            "(os error 2)",
         ),
         (
             "fs/getMetadata",
             with(path("file"), sandbox(restricted)),
-            -32600,
-            "sandbox",
+            -32004,
+            "(os error 2)",
         ),
         (
             "fs/getMetadata",

@@ -126,7 +126,7 @@ async fn calls_wait_for_the_handshake() {
         .map(|(name, _)| name.as_str())
         .collect();
     able.sort_unstable();
-    assert_eq!(able, ["fileWriteStreaming", "fsWatchMissing"]);
+    assert_eq!(able, ["fileWriteStreaming", "fsWatchMissing", "sandboxedFileStreaming"]);
 }
 
 #[tokio::test]

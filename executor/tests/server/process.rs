@@ -81,7 +81,7 @@ async fn a_command_runs_from_start_to_closed() {
 async fn the_table_of_refusals() {
     let mut client = Client::new(&server()).await;
     client.call("process/start", start("p", "cat")).await.expect("start");
-    let sandbox = json!({"permissions": {"type": "disabled"}, "windowsSandboxLevel": "disabled"});
+    let sandbox = json!({"permissions": {"type": "unknown"}, "windowsSandboxLevel": "disabled"});
     let refusals = [
         (
             "process/start",
@@ -123,7 +123,7 @@ async fn the_table_of_refusals() {
             "process/start",
             with(start("x", ""), json!({"sandbox": sandbox})),
             -32602,
-            "sandbox intent cannot be enforced on this executor",
+            "failed to prepare process sandbox",
         ),
         (
             "process/start",

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use rendezvous_executor::server::{Config, Server, Sink, Source};
+use rendezvous_host::sandbox::{Sandbox, Tools};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -38,7 +39,13 @@ pub(crate) struct Client {
 }
 
 pub(crate) fn server() -> Server {
-    Server::new(Config::default())
+    Server::new(Config {
+        sandbox: Sandbox::new(Tools {
+            helper: env!("CARGO_BIN_EXE_executor").into(),
+            ..Tools::find()
+        }),
+        ..Config::default()
+    })
 }
 
 impl Client {

@@ -119,7 +119,45 @@ pub fn harness(
     workspace: &Path,
     model: &Model,
 ) -> Result<Program> {
-    let config = config(&model.url(), workspace);
+    harness_in(Mode::FullAccess, cx, version, name, way, workspace, model)
+}
+
+/// What a stock harness lets its commands do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// All that the executor's user may.
+    FullAccess,
+    /// Read everything, and write the workspace and temporary folders.
+    WorkspaceWrite,
+    /// Read everything.
+    ReadOnly,
+}
+
+impl Mode {
+    fn name(self) -> &'static str {
+        match self {
+            Self::FullAccess => "danger-full-access",
+            Self::WorkspaceWrite => "workspace-write",
+            Self::ReadOnly => "read-only",
+        }
+    }
+}
+
+/// Starts `codex exec` as [`harness`] does, in a sandbox mode.
+///
+/// # Errors
+///
+/// As [`harness`].
+pub fn harness_in(
+    mode: Mode,
+    cx: &Context,
+    version: Version,
+    name: &str,
+    way: &Way<'_>,
+    workspace: &Path,
+    model: &Model,
+) -> Result<Program> {
+    let config = config(mode, &model.url(), workspace);
     let command = codex(cx, version, name, &config)?
         .args(["exec", "--skip-git-repo-check", "--color", "never", "-C"])
         .arg(workspace)
@@ -153,12 +191,12 @@ pub async fn finish(harness: &mut Program) -> Result<()> {
     Ok(())
 }
 
-fn config(model: &str, workspace: &Path) -> String {
+fn config(mode: Mode, model: &str, workspace: &Path) -> String {
     format!(
         r#"model = "gpt-5.5"
 model_provider = "mock"
 approval_policy = "never"
-sandbox_mode = "danger-full-access"
+sandbox_mode = "{mode}"
 check_for_update_on_startup = false
 web_search = "disabled"
 
@@ -181,6 +219,7 @@ env_key = "MOCK_KEY"
 request_max_retries = 0
 stream_max_retries = 0
 "#,
+        mode = mode.name(),
         workspace = workspace.display()
     )
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod life;
 pub(crate) mod links;
+pub(crate) mod sandbox;
 pub(crate) mod tools;
 
 use anyhow::Result;

@@ -62,6 +62,18 @@ const SCENARIOS: &[Scenario] = &[
         ours: play_ours!(ours::tools::play),
     },
     Scenario {
+        name: "workspace_write",
+        core: Core::Mixed,
+        stock: play!(agent::sandbox::workspace_write),
+        ours: None,
+    },
+    Scenario {
+        name: "read_only",
+        core: Core::Mixed,
+        stock: play!(agent::sandbox::read_only),
+        ours: None,
+    },
+    Scenario {
         name: "files",
         core: Core::All,
         stock: None,

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::staged::Staged;
-use super::{FileError, Files, Target, regular};
+use super::{Call, FileError, Files, Target};
 
 /// Files that may be open in one set.
 pub const MAX_HANDLES: usize = 128;
@@ -82,6 +82,21 @@ impl Handles {
     /// Refuses a name that is in use or too long, the 129th file, and what is no regular file; else what the operating
     /// system says.
     pub async fn open(&self, id: &str, target: impl Into<Target>, access: Access) -> Result<(), FileError> {
+        self.open_with(&self.files, id, target, access).await
+    }
+
+    /// As [`Handles::open`], with the file opened by `files`. In a sandbox, a file is replaced by emptying and writing it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Handles::open`].
+    pub async fn open_with(
+        &self,
+        files: &Files,
+        id: &str,
+        target: impl Into<Target>,
+        access: Access,
+    ) -> Result<(), FileError> {
         self.reserve(id)?;
         let reservation = Reservation { handles: self, id };
         let Ok(place) = Arc::clone(&self.files.handles).try_acquire_owned() else {
@@ -90,13 +105,17 @@ impl Handles {
             )));
         };
         let target = target.into();
-        let file = self
-            .files
-            .run(move |_| match access {
-                Access::Read => Ok(OpenFile::Reading(regular::open(&target)?)),
-                Access::Replace => Ok(OpenFile::Replacing(Mutex::new(Some(Staged::open(&target)?)))),
-            })
-            .await?;
+        let file = match access {
+            Access::Read => OpenFile::Reading(files.open(Call::Open(target)).await?),
+            Access::Replace if files.is_confined() => {
+                let file = files.open(Call::Create(target)).await?;
+                OpenFile::Replacing(Mutex::new(Some(Staged::InPlace(file))))
+            }
+            Access::Replace => {
+                let staged = files.run(move |_| Staged::open(&target)).await?;
+                OpenFile::Replacing(Mutex::new(Some(staged)))
+            }
+        };
         let open = Arc::new(Open { file, _place: place });
         self.table().insert(id.to_owned(), Slot::Open(open));
         std::mem::forget(reservation);

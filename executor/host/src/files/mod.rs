@@ -3,6 +3,7 @@
 //! Every call blocks somewhere in the operating system, so it runs on a thread for blocking work; [`Files`] bounds how
 //! many do so at once. A call whose caller goes away stops at its next step, or finishes unseen.
 
+mod call;
 mod copy;
 mod directory;
 mod error;
@@ -12,14 +13,20 @@ mod staged;
 mod target;
 mod walk;
 
+use std::fs::File;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
 use bytes::Bytes;
+use rustix::fs::PROC_SUPER_MAGIC;
 use tokio::sync::Semaphore;
 
+use crate::sandbox::{self, Jail};
+
+pub(crate) use self::call::{Answer, Call};
 pub use self::directory::{Entry, MAX_ENTRIES};
 pub use self::error::{Fault, FileError};
 pub use self::handles::{Access, Block, Handles, MAX_BLOCK, MAX_HANDLE_ID, MAX_HANDLES, MAX_HANDLES_TOTAL};
@@ -52,6 +59,19 @@ pub struct Metadata {
 pub struct Files {
     permits: Arc<Semaphore>,
     handles: Arc<Semaphore>,
+    reach: Reach,
+}
+
+/// Where calls are done.
+#[derive(Clone, Debug, Default)]
+enum Reach {
+    /// In this process.
+    #[default]
+    Everything,
+    /// In this process, but for the files of /proc, which are about this process.
+    AllButProc,
+    /// In a sandbox.
+    Jail(Arc<Jail>),
 }
 
 impl Default for Files {
@@ -66,6 +86,26 @@ impl Files {
         Self {
             permits: Arc::new(Semaphore::new(MAX_CONCURRENT)),
             handles: Arc::new(Semaphore::new(max)),
+            reach: Reach::Everything,
+        }
+    }
+
+    /// The same, with each call done in a sandbox.
+    #[must_use]
+    pub fn within(&self, jail: Jail) -> Self {
+        Self {
+            reach: Reach::Jail(Arc::new(jail)),
+            ..self.clone()
+        }
+    }
+
+    /// The same, but files of `/proc` cannot be opened: they show and change this process to whom the client is no part of
+    /// it.
+    #[must_use]
+    pub fn without_proc(&self) -> Self {
+        Self {
+            reach: Reach::AllButProc,
+            ..self.clone()
         }
     }
 }
@@ -105,7 +145,12 @@ impl Files {
     /// As [`Files::read`]; what the sink has taken so far is gone then.
     pub async fn read_into<S: ReadSink>(&self, target: impl Into<Target>, limit: u64, sink: S) -> Result<S, FileError> {
         let target = target.into();
-        self.run(move |stop| regular::read(&target, limit, sink, stop)).await
+        let reach = self.reach.clone();
+        self.run(move |stop| {
+            let file = reach.open(Call::Open(target), stop)?;
+            regular::read(file, limit, sink, stop)
+        })
+        .await
     }
 
     /// Replaces the content of a file, or creates it in an existing directory.
@@ -128,7 +173,12 @@ impl Files {
         pieces: impl Iterator<Item = P> + Send + 'static,
     ) -> Result<(), FileError> {
         let target = target.into();
-        self.run(move |stop| regular::write(&target, pieces, stop)).await
+        let reach = self.reach.clone();
+        self.run(move |stop| {
+            let file = reach.open(Call::Create(target), stop)?;
+            regular::write(file, pieces, stop)
+        })
+        .await
     }
 
     /// Creates a directory; with `recursive`, also its parents, and an existing one is fine.
@@ -138,7 +188,7 @@ impl Files {
     /// What the operating system says.
     pub async fn create_directory(&self, target: impl Into<Target>, recursive: bool) -> Result<(), FileError> {
         let target = target.into();
-        self.run(move |_| directory::create(&target, recursive)).await
+        self.done(Call::CreateDirectory { target, recursive }).await
     }
 
     /// Looks at a path; follows links for all but `is_symlink`.
@@ -148,7 +198,10 @@ impl Files {
     /// What the operating system says; a link to nothing is not found.
     pub async fn metadata(&self, target: impl Into<Target>) -> Result<Metadata, FileError> {
         let target = target.into();
-        self.run(move |_| directory::metadata(&target)).await
+        match self.answer(Call::Metadata(target)).await? {
+            Answer::Metadata(metadata) => Ok(metadata),
+            _ => Err(call::mismatch()),
+        }
     }
 
     /// The path without links and dots; it must exist.
@@ -157,7 +210,10 @@ impl Files {
     ///
     /// What the operating system says.
     pub async fn canonicalize(&self, path: PathBuf) -> Result<PathBuf, FileError> {
-        self.run(move |_| Ok(path.canonicalize()?)).await
+        match self.answer(Call::Canonicalize(path)).await? {
+            Answer::Path(path) => Ok(path),
+            _ => Err(call::mismatch()),
+        }
     }
 
     /// Lists a directory of at most [`MAX_ENTRIES`], in no order; follows links, and omits those to nothing.
@@ -167,7 +223,10 @@ impl Files {
     /// When there are more; else what the operating system says.
     pub async fn read_directory(&self, target: impl Into<Target>) -> Result<Vec<Entry>, FileError> {
         let target = target.into();
-        self.run(move |stop| directory::list(&target, stop)).await
+        match self.answer(Call::ReadDirectory(target)).await? {
+            Answer::Entries(entries) => Ok(entries),
+            _ => Err(call::mismatch()),
+        }
     }
 
     /// Removes a file, a link itself, or a directory (with `recursive` also its content). With `force`, nothing to remove is
@@ -178,7 +237,12 @@ impl Files {
     /// What the operating system says.
     pub async fn remove(&self, target: impl Into<Target>, recursive: bool, force: bool) -> Result<(), FileError> {
         let target = target.into();
-        self.run(move |_| directory::remove(&target, recursive, force)).await
+        self.done(Call::Remove {
+            target,
+            recursive,
+            force,
+        })
+        .await
     }
 
     /// Copies a file with its permissions, a link as a link, or with `recursive` a directory, into which special files
@@ -188,8 +252,12 @@ impl Files {
     ///
     /// Refuses a directory without `recursive` or into itself, and special files; else what the operating system says.
     pub async fn copy(&self, source: PathBuf, destination: PathBuf, recursive: bool) -> Result<(), FileError> {
-        self.run(move |stop| copy::copy(&source, &destination, recursive, stop))
-            .await
+        self.done(Call::Copy {
+            source,
+            destination,
+            recursive,
+        })
+        .await
     }
 
     /// Lists a tree breadth first, each directory sorted by name.
@@ -199,7 +267,33 @@ impl Files {
     /// Refuses limits that are zero or too high; else what the operating system says about the root. What goes wrong
     /// below is reported inside the result.
     pub async fn walk(&self, root: PathBuf, options: WalkOptions) -> Result<Walk, FileError> {
-        self.run(move |stop| walk::walk(&root, options, stop)).await
+        match self.answer(Call::Walk { root, options }).await? {
+            Answer::Walk(walk) => Ok(walk),
+            _ => Err(call::mismatch()),
+        }
+    }
+
+    /// Opens a file for reading, or for replacing.
+    pub(crate) async fn open(&self, call: Call) -> Result<File, FileError> {
+        let reach = self.reach.clone();
+        self.run(move |stop| reach.open(call, stop)).await
+    }
+
+    /// Whether calls are done in a sandbox.
+    pub(crate) fn is_confined(&self) -> bool {
+        matches!(self.reach, Reach::Jail(_))
+    }
+
+    async fn done(&self, call: Call) -> Result<(), FileError> {
+        match self.answer(call).await? {
+            Answer::Done => Ok(()),
+            _ => Err(call::mismatch()),
+        }
+    }
+
+    async fn answer(&self, call: Call) -> Result<Answer, FileError> {
+        let reach = self.reach.clone();
+        self.run(move |stop| reach.answer(&call, stop)).await
     }
 
     pub(crate) async fn run<T: Send + 'static>(
@@ -221,12 +315,40 @@ impl Files {
     }
 }
 
+impl Reach {
+    fn answer(&self, call: &Call, stop: &Stop) -> Result<Answer, FileError> {
+        match self {
+            Self::Everything | Self::AllButProc => call.perform(stop),
+            Self::Jail(jail) => sandbox::files::ask(jail, call, stop),
+        }
+    }
+
+    #[expect(clippy::needless_pass_by_value, reason = "the call is made for this")]
+    fn open(&self, call: Call, stop: &Stop) -> Result<File, FileError> {
+        let Answer::File(file) = self.answer(&call, stop)? else {
+            return Err(call::mismatch());
+        };
+        match self {
+            Self::Everything => {}
+            // Judged by what was opened: paths may lead elsewhere from one moment to the next.
+            Self::AllButProc => {
+                if rustix::fs::fstatfs(&file).map_err(io::Error::from)?.f_type == PROC_SUPER_MAGIC {
+                    return Err(io::Error::from(io::ErrorKind::PermissionDenied).into());
+                }
+            }
+            // The file comes from another process.
+            Self::Jail(_) => regular::check(&file)?,
+        }
+        Ok(file)
+    }
+}
+
 /// Tells a call that nobody waits for it any more.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    fn check(&self) -> Result<(), FileError> {
+    pub(crate) fn check(&self) -> Result<(), FileError> {
         if self.0.load(Ordering::Relaxed) {
             return Err(FileError::stopped());
         }

@@ -34,11 +34,19 @@ pub(super) fn open(target: &Target) -> Result<File, FileError> {
     Ok(file)
 }
 
+/// Refuses what neither of the ways to open a file gives.
+pub(super) fn check(file: &File) -> Result<(), FileError> {
+    let kind = file.metadata()?.file_type();
+    if is_special(kind) || kind.is_dir() || kind.is_symlink() {
+        return Err(FileError::refused("this is not a file"));
+    }
+    Ok(())
+}
+
 /// Gives the content of a regular file of at most `limit` bytes to `sink`, piece by piece.
-pub(super) fn read<S: ReadSink>(target: &Target, limit: u64, mut sink: S, stop: &Stop) -> Result<S, FileError> {
+pub(super) fn read<S: ReadSink>(file: File, limit: u64, mut sink: S, stop: &Stop) -> Result<S, FileError> {
     let limit = limit.min(MAX_FILE);
     let too_large = || FileError::refused(format!("file is too large to read: limit is {limit} bytes"));
-    let file = open(target)?;
     let size = file.metadata()?.len();
     if size > limit {
         return Err(too_large());
@@ -70,13 +78,12 @@ pub(super) fn read<S: ReadSink>(target: &Target, limit: u64, mut sink: S, stop: 
     }
 }
 
-/// Replaces the content of a file by what `pieces` give.
+/// Fills an empty file with what `pieces` give.
 pub(super) fn write(
-    target: &Target,
+    mut file: File,
     pieces: impl Iterator<Item = impl AsRef<[u8]>>,
     stop: &Stop,
 ) -> Result<(), FileError> {
-    let mut file = create(target)?;
     for piece in pieces {
         stop.check()?;
         file.write_all(piece.as_ref())?;

@@ -12,6 +12,7 @@ use rustix::process::Signal;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
@@ -24,6 +25,8 @@ use super::{Budget, Page, ReadRequest, Stream, WriteError, WriteStatus, sys};
 
 /// What a program wrote before it ended is read before its exit is reported, up to the capacity of a pipe.
 const DRAIN_LIMIT: usize = 64 * 1024;
+/// How long the exit of a program in a sandbox waits for what explains it.
+const EXPLANATION_LIMIT: Duration = Duration::from_millis(20);
 /// How often a terminal that nobody has open is looked at again while its program lives.
 const TERMINAL_RETRY: Duration = Duration::from_millis(100);
 /// Exit code of a program on a terminal that a signal ended, as stock executors report it.
@@ -52,7 +55,12 @@ struct Shared {
 impl Process {
     /// Takes over a program that was started. The driver must be run for anything to happen.
     pub(super) fn new(id: Arc<str>, spawned: Spawned, budget: Arc<Budget>) -> io::Result<(Self, Driver)> {
-        let Spawned { leader, stdin, outputs } = spawned;
+        let Spawned {
+            leader,
+            stdin,
+            outputs,
+            is_confined,
+        } = spawned;
         let terminal = outputs.iter().any(|(stream, _)| *stream == Stream::Pty);
         let input = match stdin {
             Some(fd) => Input::open(fd, terminal)?,
@@ -66,7 +74,7 @@ impl Process {
         let shared = Arc::new(Shared {
             id,
             terminal,
-            log: Mutex::new(Log::new(budget)),
+            log: Mutex::new(Log::new(budget, is_confined)),
             leader: Mutex::new(leader),
             input,
             changed: Notify::new(),
@@ -78,6 +86,7 @@ impl Process {
             exit,
             sources,
             turn: 0,
+            is_confined,
         };
         Ok((Self { shared }, driver))
     }
@@ -196,6 +205,7 @@ pub(super) struct Driver {
     sources: Vec<Source>,
     /// Which source is asked first, so that a busy one does not starve the other.
     turn: usize,
+    is_confined: bool,
 }
 
 impl Driver {
@@ -224,7 +234,7 @@ impl Driver {
                 ended = ended(&self.exit, &self.shared), if !exited => {
                     if let Some(ended) = ended {
                         exited = true;
-                        self.exited(ended);
+                        self.exited(ended).await;
                     }
                 }
                 () = push_one(&shared, outlet), if has_unsent => {}
@@ -248,8 +258,45 @@ impl Driver {
     }
 
     /// Records the exit after what was written before it.
-    fn exited(&mut self, ended: Ended) {
+    async fn exited(&mut self, ended: Ended) {
         self.unpark();
+        self.drain();
+        let code = self.shared.exit_code(ended);
+        if self.is_confined {
+            if code != 0 {
+                self.wait_for_explanation().await;
+            }
+            self.release().await;
+        }
+        self.shared.record(|log| log.exited(code));
+        // Whoever terminated it asked for the end, not for what its lost descendants may write.
+        if self.shared.terminated.is_cancelled() {
+            self.sources.clear();
+        }
+    }
+
+    /// Reads on to the end of all output, but not for long: the processes of a sandbox die just after its program.
+    async fn wait_for_explanation(&mut self) {
+        let deadline = Instant::now() + EXPLANATION_LIMIT;
+        while !self.sources.is_empty() && self.shared.log().has_room() {
+            tokio::select! {
+                biased;
+                () = self.shared.abandoned.cancelled() => return,
+                (index, read) = next(&mut self.sources, self.turn) => self.took(index, read),
+                () = sleep_until(deadline) => return,
+            }
+        }
+    }
+
+    /// Gives up what the sandbox needed, so that nobody who hears of the end finds it in its place.
+    async fn release(&self) {
+        let held = self.shared.leader().take_held();
+        if let Some(held) = held.filter(|held| !held.is_empty()) {
+            let _stopped = spawn_blocking(move || held.release()).await;
+        }
+    }
+
+    fn drain(&mut self) {
         let mut index = 0;
         let mut drained = 0;
         while index < self.sources.len() {
@@ -266,12 +313,6 @@ impl Driver {
             if let Some(read) = read {
                 self.took(index, read);
             }
-        }
-        let code = self.shared.exit_code(ended);
-        self.shared.record(|log| log.exited(code));
-        // Whoever terminated it asked for the end, not for what its lost descendants may write.
-        if self.shared.terminated.is_cancelled() {
-            self.sources.clear();
         }
     }
 

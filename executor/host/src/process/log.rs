@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::{Budget, Change, Chunk, RETAINED_FLOOR, Stream};
+use crate::sandbox::is_denial;
 
 /// Most bytes of output that one process retains; the oldest goes first.
 pub const MAX_RETAINED_BYTES: usize = 1024 * 1024;
@@ -37,6 +38,8 @@ pub struct Page {
     pub next_seq: u64,
     /// How the program ended, if it did.
     pub exit_code: Option<i32>,
+    /// Whether a sandbox was likely what made it fail; nothing while that is open.
+    pub denied: Option<bool>,
     /// Whether nothing more will come.
     pub closed: bool,
 }
@@ -48,21 +51,32 @@ pub(super) struct Log {
     chunks: VecDeque<Chunk>,
     bytes: usize,
     next_seq: u64,
-    exit: Option<(u64, i32)>,
+    exit: Option<Exit>,
+    /// Whether the program runs in a sandbox.
+    is_confined: bool,
     closed: Option<u64>,
     /// The next change to push.
     cursor: u64,
     unsent_bytes: usize,
 }
 
+/// How the program ended.
+#[derive(Clone, Copy, Debug)]
+struct Exit {
+    seq: u64,
+    code: i32,
+    denied: bool,
+}
+
 impl Log {
-    pub(super) fn new(budget: Arc<Budget>) -> Self {
+    pub(super) fn new(budget: Arc<Budget>, is_confined: bool) -> Self {
         Self {
             budget,
             chunks: VecDeque::new(),
             bytes: 0,
             next_seq: 1,
             exit: None,
+            is_confined,
             closed: None,
             cursor: 1,
             unsent_bytes: 0,
@@ -79,8 +93,17 @@ impl Log {
     }
 
     pub(super) fn exited(&mut self, code: i32) {
+        let denied = self.is_confined && self.tells_of_denial(code);
         let seq = self.take_seq();
-        self.exit = Some((seq, code));
+        self.exit = Some(Exit { seq, code, denied });
+    }
+
+    fn tells_of_denial(&self, code: i32) -> bool {
+        let streams = [Stream::Stdout, Stream::Stderr, Stream::Pty].map(|stream| {
+            let chunks = self.chunks.iter().filter(|chunk| chunk.stream == stream);
+            chunks.flat_map(|chunk| chunk.data.iter().copied()).collect::<Vec<u8>>()
+        });
+        is_denial(code, streams.iter().map(Vec::as_slice))
     }
 
     pub(super) fn close(&mut self) {
@@ -88,7 +111,7 @@ impl Log {
     }
 
     pub(super) fn exit_code(&self) -> Option<i32> {
-        self.exit.map(|(_, code)| code)
+        self.exit.map(|exit| exit.code)
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -128,8 +151,8 @@ impl Log {
     /// Takes the next change to push.
     pub(super) fn next_unsent(&mut self) -> Option<Change> {
         let seq = self.cursor;
-        let change = if let Some((_, code)) = self.exit.filter(|(at, _)| *at == seq) {
-            Change::Exited { seq, code }
+        let change = if let Some(Exit { code, denied, .. }) = self.exit.filter(|exit| exit.seq == seq) {
+            Change::Exited { seq, code, denied }
         } else if self.closed == Some(seq) {
             Change::Closed { seq }
         } else {
@@ -180,6 +203,11 @@ impl Log {
             chunks,
             next_seq,
             exit_code: self.exit_code(),
+            denied: if self.is_confined {
+                self.exit.map(|exit| exit.denied)
+            } else {
+                Some(false)
+            },
             closed: self.is_closed(),
         }
     }
@@ -196,7 +224,7 @@ mod tests {
     use super::*;
 
     fn log() -> Log {
-        Log::new(Arc::new(Budget::default()))
+        Log::new(Arc::new(Budget::default()), false)
     }
 
     fn write(log: &mut Log, len: usize) {
@@ -224,7 +252,14 @@ mod tests {
         log.close();
         let pushed: Vec<_> = std::iter::from_fn(|| log.next_unsent()).collect();
         assert_eq!(pushed.iter().map(Change::seq).collect::<Vec<_>>(), [1, 2, 3, 4]);
-        assert_eq!(pushed[1], Change::Exited { seq: 2, code: 7 });
+        assert_eq!(
+            pushed[1],
+            Change::Exited {
+                seq: 2,
+                code: 7,
+                denied: false
+            }
+        );
         assert_eq!(pushed[3], Change::Closed { seq: 4 });
         let page = read(&log, 0, None);
         assert_eq!(seqs(&page), [1, 3]);
@@ -294,7 +329,7 @@ mod tests {
     #[test]
     fn never_drops_what_is_still_to_be_pushed() {
         let budget = Arc::new(Budget::new(1, 0));
-        let mut log = Log::new(Arc::clone(&budget));
+        let mut log = Log::new(Arc::clone(&budget), false);
         for _ in 0..8 {
             write(&mut log, RETAINED_FLOOR);
         }

@@ -24,6 +24,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::sandbox::Jail;
+
 pub use self::drive::Process;
 pub use self::input::{WriteError, WriteStatus};
 pub use self::log::{MAX_RETAINED_BYTES, MAX_RETAINED_CHUNKS, Page, ReadRequest};
@@ -58,6 +60,8 @@ pub struct Spec {
     pub env: Vec<(OsString, OsString)>,
     /// What its standard streams are.
     pub stdio: Stdio,
+    /// What it is confined to.
+    pub jail: Option<Jail>,
 }
 
 /// What a child's standard streams are.
@@ -103,8 +107,10 @@ pub enum Change {
     Exited {
         /// The number of this change.
         seq: u64,
-        /// Its exit code; 128 + N when signal N ended it (1 on a terminal).
+        /// Its exit code; 128 + N when signal N ended it (1 on a terminal without a sandbox).
         code: i32,
+        /// Whether a sandbox was likely what made it fail.
+        denied: bool,
     },
     /// It exited and its output is at an end: the last change.
     Closed {

@@ -17,7 +17,9 @@ use rustix::process::{
 };
 use tokio::sync::oneshot;
 
+use super::table::StartError;
 use super::{Spec, Stdio, Stream, pty, sys};
+use crate::sandbox::{Confined, Held, Inner, Jail, Program, SandboxError};
 
 /// Forks that may wait for a slow exec before the next one waits for them.
 const THREADS: usize = 4;
@@ -28,20 +30,23 @@ pub(super) struct Spawned {
     pub(super) leader: Leader,
     pub(super) stdin: Option<OwnedFd>,
     pub(super) outputs: Vec<(Stream, OwnedFd)>,
+    /// Whether a sandbox may be what makes it fail.
+    pub(super) is_confined: bool,
 }
 
 /// Starts a program.
-pub(super) async fn spawn(spec: Spec) -> io::Result<Spawned> {
+pub(super) async fn spawn(spec: Spec) -> Result<Spawned, StartError> {
     let (reply, answer) = oneshot::channel();
     submit(Job::Launch(Box::new(spec), reply))?;
     answer
         .await
-        .map_err(|_lost| io::Error::other("process spawner failed"))?
+        .unwrap_or_else(|_lost| Err(io::Error::other("process spawner failed").into()))
 }
 
 enum Job {
-    Launch(Box<Spec>, oneshot::Sender<io::Result<Spawned>>),
-    Reap(Pid),
+    Launch(Box<Spec>, oneshot::Sender<Result<Spawned, StartError>>),
+    Reap(Pid, Option<Held>),
+    Release(Held),
 }
 
 fn submit(job: Job) -> io::Result<()> {
@@ -74,39 +79,98 @@ fn serve(queue: &Mutex<mpsc::Receiver<Job>>) {
         };
         match job {
             // A caller that went away drops the program, which kills it.
-            Ok(Job::Launch(spec, reply)) => drop(reply.send(launch(&spec))),
-            Ok(Job::Reap(pid)) => drop(retry_on_intr(|| waitid(WaitId::Pid(pid), WaitIdOptions::EXITED))),
+            Ok(Job::Launch(spec, reply)) => drop(reply.send(launch(*spec))),
+            Ok(Job::Reap(pid, held)) => {
+                let _gone = retry_on_intr(|| waitid(WaitId::Pid(pid), WaitIdOptions::EXITED));
+                if let Some(held) = held {
+                    held.release();
+                }
+            }
+            Ok(Job::Release(held)) => held.release(),
             Err(mpsc::RecvError) => return,
         }
     }
 }
 
-fn launch(spec: &Spec) -> io::Result<Spawned> {
-    let (program, arguments) = spec
-        .argv
-        .split_first()
-        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "argv must not be empty"))?;
-    let mut command = Command::new(program);
+fn launch(spec: Spec) -> Result<Spawned, StartError> {
+    if spec.argv.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "argv must not be empty").into());
+    }
+    let stdio = spec.stdio;
+    match &spec.jail {
+        None => Ok(start(native(&spec), stdio, sys::Setup::program)?),
+        Some(jail) => launch_confined(&jail.clone(), spec),
+    }
+}
+
+fn native(spec: &Spec) -> Command {
+    let mut command = Command::new(&spec.argv[0]);
     command
-        .args(arguments)
+        .args(&spec.argv[1..])
         .current_dir(&spec.cwd)
         .env_clear()
         .envs(spec.env.iter().map(|(name, value)| (name, value)));
     if let Some(arg0) = &spec.arg0 {
         command.arg0(arg0);
     }
-    match spec.stdio {
-        Stdio::Pipes { stdin } => launch_with_pipes(command, stdin),
-        Stdio::Terminal => launch_on_terminal(command),
+    command
+}
+
+/// Starts a program in a sandbox, and waits until it runs: otherwise nobody could tell the sandbox's failures from its own.
+fn launch_confined(jail: &Jail, spec: Spec) -> Result<Spawned, StartError> {
+    let stdio = spec.stdio;
+    let program = Program {
+        argv: spec.argv,
+        arg0: spec.arg0,
+        cwd: spec.cwd,
+        env: spec.env,
+    };
+    if program.has_nul() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "nul byte found in provided data").into());
+    }
+    let confined = jail.confine(&Inner::Program(&program));
+    let Confined { command, stage } = confined.map_err(|error| SandboxError::Prepare(error.to_string()))?;
+    let mut spawned = start(command, stdio, |terminal| stage.setup(terminal))?;
+    match stage.wait() {
+        Ok(held) => {
+            spawned.leader.held = Some(held);
+            spawned.is_confined = true;
+            Ok(spawned)
+        }
+        Err(failure) => {
+            spawned.leader.signal(Signal::KILL);
+            let error = failure.with_output(&last_words(&spawned.outputs))?;
+            Err(error.into())
+        }
     }
 }
 
-fn launch_with_pipes(mut command: Command, stdin: bool) -> io::Result<Spawned> {
+/// Most that is read of why a sandbox did not come up.
+const MAX_LAST_WORDS: usize = 2048;
+
+fn last_words(outputs: &[(Stream, OwnedFd)]) -> Vec<u8> {
+    let mut words = Vec::new();
+    for (_, fd) in outputs {
+        let mut buffer = [0; MAX_LAST_WORDS];
+        let read = rustix::io::ioctl_fionbio(fd, true).and_then(|()| rustix::io::read(fd, &mut buffer));
+        words.extend_from_slice(&buffer[..read.unwrap_or(0)]);
+    }
+    words
+}
+
+fn start(command: Command, stdio: Stdio, setup: impl FnOnce(bool) -> sys::Setup) -> io::Result<Spawned> {
+    match stdio {
+        Stdio::Pipes { stdin } => start_with_pipes(command, stdin, setup(false)),
+        Stdio::Terminal => start_on_terminal(command, setup(true)),
+    }
+}
+
+fn start_with_pipes(mut command: Command, stdin: bool, setup: sys::Setup) -> io::Result<Spawned> {
     command
         .stdin(if stdin { StdStdio::piped() } else { StdStdio::null() })
         .stdout(StdStdio::piped())
         .stderr(StdStdio::piped());
-    sys::install(&mut command, false);
+    sys::install(&mut command, setup);
     let mut child = command.spawn()?;
     let leader = Leader::new(&child)?;
     let outputs = child
@@ -120,22 +184,24 @@ fn launch_with_pipes(mut command: Command, stdin: bool) -> io::Result<Spawned> {
         leader,
         stdin: child.stdin.take().map(Into::into),
         outputs,
+        is_confined: false,
     })
 }
 
-fn launch_on_terminal(mut command: Command) -> io::Result<Spawned> {
+fn start_on_terminal(mut command: Command, setup: sys::Setup) -> io::Result<Spawned> {
     let (ours, theirs) = pty::open()?;
     command
         .stdin(theirs.try_clone()?)
         .stdout(theirs.try_clone()?)
         .stderr(theirs);
-    sys::install(&mut command, true);
+    sys::install(&mut command, setup);
     let child = command.spawn()?;
     let leader = Leader::new(&child)?;
     Ok(Spawned {
         leader,
         stdin: Some(ours.try_clone()?),
         outputs: vec![(Stream::Pty, ours)],
+        is_confined: false,
     })
 }
 
@@ -146,6 +212,8 @@ fn launch_on_terminal(mut command: Command) -> io::Result<Spawned> {
 pub(super) struct Leader {
     pid: Pid,
     pidfd: Option<OwnedFd>,
+    /// What its sandbox needs until the last process in it is dead.
+    held: Option<Held>,
 }
 
 impl Leader {
@@ -155,6 +223,7 @@ impl Leader {
             Ok(pidfd) => Ok(Self {
                 pid,
                 pidfd: Some(pidfd),
+                held: None,
             }),
             Err(error) => {
                 let _gone = kill_process_group(pid, Signal::KILL);
@@ -198,6 +267,11 @@ impl Leader {
         Some(ended)
     }
 
+    /// What its sandbox needs until the last process in it is dead.
+    pub(super) fn take_held(&mut self) -> Option<Held> {
+        self.held.take()
+    }
+
     /// Signals the group, while the program holds its number.
     pub(super) fn signal(&self, signal: Signal) {
         if !self.is_reaped() {
@@ -220,7 +294,9 @@ impl Drop for Leader {
     fn drop(&mut self) {
         if self.pidfd.take().is_some() {
             let _gone = kill_process_group(self.pid, Signal::KILL);
-            let _stopped = submit(Job::Reap(self.pid));
+            let _stopped = submit(Job::Reap(self.pid, self.held.take()));
+        } else if let Some(held) = self.held.take() {
+            let _stopped = submit(Job::Release(held));
         }
     }
 }

@@ -7,7 +7,7 @@
 )]
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -17,35 +17,80 @@ use rustix::process::{Pid, getpid, getppid, ioctl_tiocsctty, set_parent_process_
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+/// What a child is to be beside its program.
+#[derive(Debug)]
+pub(crate) struct Setup {
+    terminal: bool,
+    inherited: Vec<RawFd>,
+    is_monitor: bool,
+}
+
+impl Setup {
+    /// A program of its own.
+    pub(crate) fn program(terminal: bool) -> Self {
+        Self::stage(terminal, Vec::new())
+    }
+
+    /// A stage that runs a program; it gets these descriptors, too.
+    pub(crate) fn stage(terminal: bool, inherited: Vec<RawFd>) -> Self {
+        Self {
+            terminal,
+            inherited,
+            is_monitor: false,
+        }
+    }
+
+    /// A program that watches over others in its group: signals that are meant for them pass it by. They must restore the
+    /// default actions.
+    pub(crate) fn monitor(terminal: bool, inherited: Vec<RawFd>) -> Self {
+        Self {
+            is_monitor: true,
+            ..Self::stage(terminal, inherited)
+        }
+    }
+}
+
 /// Makes the child of `command` a session leader with default signal actions and no inherited files but its standard
 /// streams, which gets SIGTERM when the thread that spawns it ends. With `terminal`, its standard input becomes its
 /// controlling terminal.
-pub(super) fn install(command: &mut Command, terminal: bool) {
+pub(crate) fn install(command: &mut Command, setup: Setup) {
     let parent = getpid();
     // SAFETY: the closure runs in the forked child, where only async-signal-safe calls are allowed. It makes system
     // calls only, allocates nothing (its errors are plain OS codes) and takes no lock.
     unsafe {
-        command.pre_exec(move || child(parent, terminal));
+        command.pre_exec(move || child(parent, &setup));
     }
 }
 
-fn child(parent: Pid, terminal: bool) -> io::Result<()> {
+fn child(parent: Pid, setup: &Setup) -> io::Result<()> {
     setsid()?;
     set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?;
     // The signal above is not sent for a parent that was gone before it was asked for.
     if getppid() != Some(parent) {
         return Err(rustix::io::Errno::SRCH.into());
     }
-    if terminal {
+    if setup.terminal {
         ioctl_tiocsctty(rustix::stdio::stdin())?;
     }
     default_signals();
+    if setup.is_monitor {
+        for each in [Signal::SIGINT, Signal::SIGQUIT, Signal::SIGHUP, Signal::SIGTSTP] {
+            // SAFETY: an ignored signal runs no code of ours.
+            unsafe { signal(each, SigHandler::SigIgn) }?;
+        }
+    }
     close_on_exec();
+    for &fd in &setup.inherited {
+        // SAFETY: a system call on a number. The descriptor is open: its owner in the parent outlives the fork.
+        if unsafe { libc::fcntl(fd, libc::F_SETFD, 0) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
     Ok(())
 }
 
 /// Undoes ignored signals that the executor inherited, such as SIGINT in a background job of a shell.
-fn default_signals() {
+pub(crate) fn default_signals() {
     for each in Signal::iterator() {
         // SAFETY: sets a default action, which runs no code of ours. SIGKILL and SIGSTOP refuse, as they should.
         let _refused = unsafe { signal(each, SigHandler::SigDfl) };
@@ -54,7 +99,7 @@ fn default_signals() {
 
 /// Keeps files that the executor itself inherited from reaching its children; its own have the flag already. Kernels
 /// before 5.11 refuse the call, and then those files pass on.
-fn close_on_exec() {
+pub(crate) fn close_on_exec() {
     const FIRST: libc::c_uint = 3;
     // SAFETY: a system call on numbers. It sets a flag on each open descriptor and closes none, so the standard
     // library's pipe that reports a failed exec goes on working.

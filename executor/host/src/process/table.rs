@@ -10,6 +10,7 @@ use super::drive::{Driver, Process, push_rest};
 use super::outlet::Outlet;
 use super::spawn::{self, Spawned};
 use super::{Admission, Budget, CLOSED_RETENTION, MAX_CLOSED, MAX_PROCESSES, Spec};
+use crate::sandbox::SandboxError;
 
 /// Why a process was not started.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +25,9 @@ pub enum StartError {
     /// A limit on processes is reached.
     #[error("too many processes")]
     TooMany,
+    /// Its sandbox did not come up.
+    #[error("{0}")]
+    Sandbox(#[from] SandboxError),
     /// The operating system refused.
     #[error("{0}")]
     Spawn(#[from] io::Error),
@@ -32,7 +36,11 @@ pub enum StartError {
 impl StartError {
     /// Whether the same start may succeed later without a change.
     pub fn is_retryable(&self) -> bool {
-        matches!(self, Self::TooMany)
+        match self {
+            Self::TooMany => true,
+            Self::Sandbox(error) => error.is_retryable(),
+            Self::AlreadyExists(_) | Self::Cancelled(_) | Self::Spawn(_) => false,
+        }
     }
 }
 
@@ -203,9 +211,9 @@ impl Table {
         table: &Arc<Self>,
         id: &Arc<str>,
         instance: u64,
-        spawned: io::Result<Spawned>,
+        spawned: Result<Spawned, StartError>,
     ) -> Result<(), StartError> {
-        let process = spawned.and_then(|spawned| Process::new(Arc::clone(id), spawned, Arc::clone(&table.budget)));
+        let process = spawned.and_then(|spawned| Ok(Process::new(Arc::clone(id), spawned, Arc::clone(&table.budget))?));
         let mut slots = table.slots();
         let Some(slot) = slots.by_id.get_mut(id).filter(|slot| slot.instance == instance) else {
             return Err(StartError::Cancelled(Arc::clone(id)));
@@ -213,7 +221,7 @@ impl Table {
         match process {
             Err(error) => {
                 slots.by_id.remove(id);
-                Err(error.into())
+                Err(error)
             }
             Ok((process, driver)) => {
                 slot.process = Some(process.clone());

@@ -108,7 +108,11 @@ async fn terminate_kills_the_whole_group_at_once() {
     assert!(process.terminate());
     assert!(matches!(
         world.next().await.change,
-        Change::Exited { seq: 2, code: 137 }
+        Change::Exited {
+            seq: 2,
+            code: 137,
+            denied: false
+        }
     ));
     assert!(matches!(world.next().await.change, Change::Closed { seq: 3 }));
     // Orphans are reaped by init, or by nobody in a container without one.
@@ -153,7 +157,10 @@ async fn a_background_child_delays_the_end_but_not_the_exit() {
     let process = world
         .start("p", with_stdin(sh("exec 3<&0; (read line <&3; echo $line) & exit 3")))
         .await;
-    assert!(matches!(world.next().await.change, Change::Exited { seq: 1, code: 3 }));
+    assert!(matches!(
+        world.next().await.change,
+        Change::Exited { seq: 1, code: 3, .. }
+    ));
     assert!(
         !exists(process.pid()),
         "the program is reaped though its pipes are open"

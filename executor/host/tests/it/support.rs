@@ -98,6 +98,7 @@ pub(crate) fn run(argv: &[&str]) -> Spec {
         cwd: "/".into(),
         env: vec![("PATH".into(), "/usr/bin:/bin".into())],
         stdio: Stdio::Pipes { stdin: false },
+        jail: None,
     }
 }
 

@@ -1,0 +1,9 @@
+//! Real sandboxes, made by the executor's own executable.
+
+mod escapes;
+mod files;
+mod landlock;
+mod lifetimes;
+mod processes;
+mod support;
+mod unprivileged;

@@ -94,7 +94,7 @@ pub struct Request {
     pub method: String,
     /// Its parameters; decode with [`decode_params`].
     pub params: Option<Box<RawValue>>,
-    /// Where the call belongs in a trace, when that was readable.
+    /// Where the call belongs in a trace. Whether its texts mean anything is for whoever uses them to find out.
     pub trace: Option<Trace>,
 }
 
@@ -181,8 +181,8 @@ struct Members<'a> {
     result: Option<Box<RawValue>>,
     #[serde(default, deserialize_with = "present")]
     error: Option<RpcError>,
-    #[serde(default, deserialize_with = "present", borrow)]
-    trace: Option<&'a RawValue>,
+    #[serde(default)]
+    trace: Option<Trace>,
 }
 
 /// A member that is there counts as there, even when it is null.
@@ -214,7 +214,7 @@ impl Message {
                 id,
                 method: method.into_owned(),
                 params,
-                trace: trace.and_then(|trace| serde_json::from_str(trace.get()).ok()),
+                trace,
             }),
             Members {
                 method: Some(method),

@@ -181,7 +181,11 @@ impl PathUri {
             };
         }
         match self.convention() {
-            Convention::Posix => Ok(decode(self.path())),
+            Convention::Posix => {
+                // As with stock peers, `file:///a/` is the path `/a`, also where that is no directory.
+                let path = self.path().trim_end_matches('/');
+                Ok(decode(if path.is_empty() { "/" } else { path }))
+            }
             Convention::Windows => Err(self.foreign()),
         }
     }

@@ -1,6 +1,6 @@
-//! Opens WebSockets to relays.
+//! Opens WebSockets to relays, and to exec-servers that listen.
 //!
-//! The URL is the only credential: no `Authorization`, `Origin`, `User-Agent` or subprotocol is sent.
+//! The URL is the only credential for a relay: no `Authorization`, `Origin`, `User-Agent` or subprotocol is sent.
 
 use std::fmt;
 use std::io;
@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
+use http::{HeaderValue, header};
 use rendezvous_wire::limits::RELAY_CONNECT_TIMEOUT;
 use rendezvous_wire::secret::Secret;
 use rustls_pki_types::ServerName;
@@ -18,11 +19,12 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_tungstenite::tungstenite::Error as WebSocketError;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use tokio_tungstenite::tungstenite::handshake::client::Response;
 use tokio_util::either::Either;
 use url::{Host, Url};
 
-use crate::link::{self, Link};
+use crate::link::{Dialect, Link};
 use crate::policy::{self, ClearText, UrlError};
 use crate::registry::retry_after;
 use crate::text::clean;
@@ -40,27 +42,27 @@ const REJECTION_HEADER: &str = "x-codex-rendezvous-rejection-reason";
 /// The socket below a link, in clear text or TLS.
 pub type Socket = Either<TcpStream, Box<TlsStream<TcpStream>>>;
 
-/// Why a relay could not be reached.
+/// Why a relay, or another exec-server, could not be reached.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DialError {
     /// The URL cannot be used.
-    #[error("unusable relay URL")]
+    #[error("unusable URL")]
     Url(#[from] UrlError),
     /// TLS cannot be set up.
     #[error(transparent)]
     Trust(#[from] TrustError),
     /// The host has no address.
-    #[error("cannot resolve the relay's host name")]
+    #[error("cannot resolve the host name")]
     Resolve(#[source] io::Error),
     /// No address took the connection.
-    #[error("cannot connect to the relay")]
+    #[error("cannot connect")]
     Connect(#[source] io::Error),
     /// The TLS handshake failed, mostly because of an untrusted certificate.
-    #[error("TLS handshake with the relay failed")]
+    #[error("TLS handshake failed")]
     Tls(#[source] io::Error),
     /// The relay answered the upgrade with another status than 101.
-    #[error("the relay refused the upgrade with status {status}{}", suffix(reason))]
+    #[error("the upgrade was refused with status {status}{}", suffix(reason))]
     Refused {
         /// The HTTP status.
         status: u16,
@@ -70,10 +72,10 @@ pub enum DialError {
         retry_after: Option<Duration>,
     },
     /// The answer was no WebSocket upgrade.
-    #[error("the relay's answer is no WebSocket upgrade: {0}")]
+    #[error("the answer is no WebSocket upgrade: {0}")]
     Handshake(String),
     /// It took more than ten seconds.
-    #[error("the relay did not answer in time")]
+    #[error("no answer in time")]
     Timeout,
 }
 
@@ -143,13 +145,34 @@ impl Dialer {
     ///
     /// See [`DialError`].
     pub async fn dial(&self, url: &Secret) -> Result<Link, DialError> {
+        self.dial_as(url, None, Dialect::Relay).await
+    }
+
+    /// Opens a direct connection to an exec-server, within the same time and as far as the same rule for clear text goes.
+    /// `bearer` is sent in the header `Authorization`.
+    ///
+    /// # Errors
+    ///
+    /// See [`DialError`]; a refused credential is [`DialError::Refused`] with status 401.
+    pub async fn dial_direct(&self, url: &Secret, bearer: Option<&Secret>) -> Result<Link, DialError> {
+        self.dial_as(url, bearer, Dialect::Direct).await
+    }
+
+    async fn dial_as(&self, url: &Secret, bearer: Option<&Secret>, dialect: Dialect) -> Result<Link, DialError> {
         let url = policy::relay_url(url, self.clear_text)?;
-        timeout(self.timeout, self.open(&url))
+        timeout(self.timeout, self.open(&url, bearer, dialect))
             .await
             .unwrap_or(Err(DialError::Timeout))
     }
 
-    async fn open(&self, url: &Url) -> Result<Link, DialError> {
+    async fn open(&self, url: &Url, bearer: Option<&Secret>, dialect: Dialect) -> Result<Link, DialError> {
+        let mut request = url.as_str().into_client_request().map_err(handshake_error)?;
+        if let Some(bearer) = bearer {
+            let value = HeaderValue::try_from(format!("Bearer {}", bearer.expose()));
+            let mut value = value.map_err(|error| DialError::Handshake(error.to_string()))?;
+            value.set_sensitive(true);
+            request.headers_mut().insert(header::AUTHORIZATION, value);
+        }
         let tcp = connect(resolve(url).await?).await.map_err(DialError::Connect)?;
         // Fails only for a socket that is dead already; the handshake finds that out.
         let _ = tcp.set_nodelay(true);
@@ -163,10 +186,9 @@ impl Dialer {
         } else {
             Either::Left(tcp)
         };
-        let (socket, _) = tokio_tungstenite::client_async_with_config(url.as_str(), socket, Some(link::config()))
-            .await
-            .map_err(handshake_error)?;
-        Ok(Link::new(socket))
+        let upgraded = tokio_tungstenite::client_async_with_config(request, socket, Some(dialect.config()));
+        let (socket, _) = upgraded.await.map_err(handshake_error)?;
+        Ok(Link::new(socket, dialect))
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The rules are those of the stock protocol (`proto/README.md`, "Relay connections"): a ping every 30 s, none while one is
 //! unanswered; 60 s for the answer, counted from the moment the ping was written; other traffic is no sign of life; a write
-//! that blocks ends with the answer's deadline, or after 60 s when no ping is out.
+//! that blocks ends with the answer's deadline, or after 60 s when no ping is out. A patient clockwork only pings.
 
 use std::time::Instant;
 
@@ -44,6 +44,7 @@ pub struct Keepalive {
     next_ping: Instant,
     ping: Ping,
     blocked_since: Option<Instant>,
+    is_patient: bool,
 }
 
 impl Keepalive {
@@ -53,6 +54,15 @@ impl Keepalive {
             next_ping: now + PING_INTERVAL,
             ping: Ping::Idle,
             blocked_since: None,
+            is_patient: false,
+        }
+    }
+
+    /// Starts with a connection on which no answer is expected and a write may block for ever.
+    pub fn patient(now: Instant) -> Self {
+        Self {
+            is_patient: true,
+            ..Self::new(now)
         }
     }
 
@@ -66,6 +76,7 @@ impl Keepalive {
             wake = wake.min(deadline);
         }
         if let Some(since) = self.blocked_since
+            && !self.is_patient
             && !matches!(self.ping, Ping::Outstanding { .. })
         {
             let deadline = since + PONG_TIMEOUT;
@@ -90,8 +101,12 @@ impl Keepalive {
     pub fn written(&mut self, now: Instant) {
         self.blocked_since = None;
         if self.ping == Ping::Queued {
-            self.ping = Ping::Outstanding {
-                deadline: now + PONG_TIMEOUT,
+            self.ping = if self.is_patient {
+                Ping::Idle
+            } else {
+                Ping::Outstanding {
+                    deadline: now + PONG_TIMEOUT,
+                }
             };
         }
     }
@@ -163,6 +178,22 @@ mod tests {
         let (pings, expired) = run(500, |second| (second < 60).then_some(1));
         assert_eq!(pings, [30, 60]);
         assert_eq!(expired, Some((120, Expired::Pong)));
+    }
+
+    #[test]
+    fn a_patient_connection_is_pinged_and_never_given_up() {
+        let start = Instant::now();
+        let mut keepalive = Keepalive::patient(start);
+        assert_eq!(keepalive.poll(start + 30 * SECOND), Action::Ping);
+        keepalive.written(start + 30 * SECOND);
+        assert_eq!(keepalive.poll(start + 60 * SECOND), Action::Ping);
+        keepalive.blocked(start + 60 * SECOND);
+        // The ping is still behind what blocks: no second one.
+        for second in [90, 120, 1000] {
+            assert!(matches!(keepalive.poll(start + second * SECOND), Action::Wait(_)));
+        }
+        keepalive.written(start + 1000 * SECOND);
+        assert_eq!(keepalive.poll(start + 1030 * SECOND), Action::Ping);
     }
 
     #[test]

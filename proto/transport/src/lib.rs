@@ -4,8 +4,9 @@
 //! * [`tls`]: whom a client trusts: the machine's certificate authorities and `--ca-file`.
 //! * [`registry`]: the three calls of the registry, with errors that know whether a retry helps.
 //! * [`dial`]: opens a WebSocket to a relay and gives a [`link::Link`].
-//! * [`link`]: whole binary messages over a WebSocket, kept alive by pings ([`keepalive`]) and ended with a close frame.
+//! * [`link`]: whole messages over a WebSocket, kept alive by pings ([`keepalive`]) and ended with a close frame.
 //! * [`stream`]: streams of whole messages over a link, and how a harness opens one.
+//! * [`direct`]: the same streams without channel and relay, over a WebSocket or lines of text.
 //! * [`acceptor`]: the executor's end of a link: admits harnesses and serves their streams.
 //! * [`backoff`]: the jittered delay between attempts.
 //!
@@ -15,6 +16,7 @@
 pub mod acceptor;
 pub mod backoff;
 pub mod dial;
+pub mod direct;
 pub mod keepalive;
 pub mod link;
 pub mod policy;

@@ -1,4 +1,4 @@
-//! Whole binary messages over a WebSocket.
+//! Whole messages over a WebSocket: the binary frames of a relay connection, or the texts of a direct one ([`Dialect`]).
 //!
 //! One task owns a [`Link`] and calls [`Link::next`] in its loop; that one future reads, writes and keeps the connection
 //! alive at the same time, so that a peer that takes nothing still gets its pings answered, and two peers that both write
@@ -26,25 +26,30 @@
 //! frames. A driver whose application takes no messages for a while awaits [`Link::idle`] instead, which does all but
 //! deliver.
 
+mod dialect;
+mod error;
+
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::fmt;
 use std::future::poll_fn;
-use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{SinkExt as _, StreamExt as _};
-use rendezvous_wire::limits::MAX_WS_MESSAGE;
-use rendezvous_wire::reason::close;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 use tokio_tungstenite::WebSocketStream;
-use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
-use tokio_tungstenite::tungstenite::{Error as WebSocketError, Message};
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::protocol::frame::Frame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role};
 
+pub use self::dialect::Dialect;
+pub use self::error::LinkError;
+use self::error::{ended, read_error, write_error};
 use crate::dial::Socket;
 use crate::keepalive::{Action, Expired, Keepalive};
 use crate::text::clean;
@@ -59,6 +64,8 @@ pub const MAX_BURST: u32 = 32;
 /// Longest time that [`Link::close`] takes.
 pub const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// Largest frame that a direct connection sends. Stock peers refuse more than 16 MiB in one frame.
+pub const MAX_DIRECT_FRAME: usize = 8 * 1024 * 1024;
 /// Bytes that are gathered for one read or write of the socket.
 const BUFFER: usize = 128 * 1024;
 /// Longest part of a peer's close reason that is kept, in characters.
@@ -75,83 +82,10 @@ pub enum Event {
     Writable,
 }
 
-/// Why a connection ended. After any of them a link is done.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum LinkError {
-    /// The peer closed it, or it just ended.
-    #[error("closed by the peer{}", closed(*code, reason))]
-    Closed {
-        /// Code of the close frame; none when the connection ended without one.
-        code: Option<u16>,
-        /// Reason of the close frame, made fit to show.
-        reason: String,
-    },
-    /// The peer sent a text message.
-    #[error("the peer sent a text message")]
-    Text,
-    /// The peer sent more than 256 KiB at once.
-    #[error("the peer sent a message above the limit of {MAX_WS_MESSAGE} bytes")]
-    TooBig,
-    /// The peer broke the WebSocket protocol.
-    #[error("the peer broke the WebSocket protocol: {0}")]
-    Protocol(String),
-    /// The socket could not be read.
-    #[error("read failed")]
-    Read(#[source] io::Error),
-    /// The socket could not be written.
-    #[error("write failed")]
-    Write(#[source] io::Error),
-    /// The peer did not answer a ping in time.
-    #[error("no answer to a ping")]
-    PongTimeout,
-    /// The peer took no bytes for too long.
-    #[error("the peer takes no data")]
-    WriteTimeout,
-    /// The owner took no messages for so long that the answer to a ping could not be read.
-    #[error("messages were not taken in time")]
-    Backpressure,
-}
-
-fn closed(code: Option<u16>, reason: &str) -> String {
-    match code {
-        None => " without a close frame".to_owned(),
-        Some(code) if reason.is_empty() => format!(" with code {code}"),
-        Some(code) => format!(" with code {code}: {reason}"),
-    }
-}
-
-impl LinkError {
-    /// A short name for logs and metrics, those of the stock peers where they have one.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Self::Closed { .. } => "peer_close",
-            Self::Text | Self::TooBig | Self::Protocol(_) => "protocol_error",
-            Self::Read(_) => "read_error",
-            Self::Write(_) => "write_error",
-            Self::PongTimeout => "pong_timeout",
-            Self::WriteTimeout => "write_timeout",
-            Self::Backpressure => rendezvous_wire::reason::BACKPRESSURE,
-        }
-    }
-
-    /// The code to [`Link::close`] with after this error.
-    pub fn close_code(&self) -> u16 {
-        match self {
-            Self::Text => close::UNSUPPORTED,
-            Self::TooBig => close::TOO_BIG,
-            Self::Protocol(_) => close::PROTOCOL,
-            Self::Closed { .. } => close::NORMAL,
-            Self::Read(_) | Self::Write(_) | Self::PongTimeout | Self::WriteTimeout | Self::Backpressure => {
-                close::GOING_AWAY
-            }
-        }
-    }
-}
-
 /// One WebSocket, kept alive. All its futures may be dropped at any time without losing a message.
 pub struct Link<S = Socket> {
     socket: WebSocketStream<S>,
+    dialect: Dialect,
     keepalive: Keepalive,
     timer: Pin<Box<Sleep>>,
     /// Bytes fed since everything was written.
@@ -173,14 +107,31 @@ pub struct Link<S = Socket> {
 impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
     /// Takes over a connection after the WebSocket upgrade, as its client. Must be called inside a Tokio runtime.
     pub async fn client(stream: S) -> Self {
-        Self::new(WebSocketStream::from_raw_socket(stream, Role::Client, Some(config())).await)
+        let dialect = Dialect::Relay;
+        let config = Some(dialect.config());
+        Self::new(
+            WebSocketStream::from_raw_socket(stream, Role::Client, config).await,
+            dialect,
+        )
     }
 
-    pub(crate) fn new(socket: WebSocketStream<S>) -> Self {
+    /// Takes over a connection after the WebSocket upgrade, as its server; `early` was read beyond the request. Must be
+    /// called inside a Tokio runtime.
+    pub async fn server(stream: S, early: Bytes, dialect: Dialect) -> Self {
+        let config = Some(dialect.config());
+        let socket = WebSocketStream::from_partially_read(stream, early.into(), Role::Server, config);
+        Self::new(socket.await, dialect)
+    }
+
+    pub(crate) fn new(socket: WebSocketStream<S>, dialect: Dialect) -> Self {
         let now = Instant::now();
         Self {
             socket,
-            keepalive: Keepalive::new(now.into_std()),
+            dialect,
+            keepalive: match dialect {
+                Dialect::Relay => Keepalive::new(now.into_std()),
+                Dialect::Direct => Keepalive::patient(now.into_std()),
+            },
             timer: Box::pin(sleep_until(now)),
             unwritten: 0,
             ping_unwritten: false,
@@ -211,7 +162,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
         !self.wants_room
     }
 
-    /// Gives a binary message to the write buffer; [`Self::next`], [`Self::idle`], [`Self::flush`] and [`Self::close`]
+    /// Gives a message to the write buffer; [`Self::next`], [`Self::idle`], [`Self::flush`] and [`Self::close`]
     /// write it. Ask [`Self::has_room`] first.
     ///
     /// # Errors
@@ -219,7 +170,24 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
     /// When the connection is broken, or when the owner fed far beyond [`WRITE_LIMIT`] without asking.
     pub fn feed(&mut self, message: Bytes) -> Result<(), LinkError> {
         self.unwritten += message.len();
-        self.give(Message::Binary(message))
+        match self.dialect {
+            Dialect::Relay => self.give(Message::Binary(message)),
+            Dialect::Direct => self.give_in_frames(message),
+        }
+    }
+
+    /// Gives a text, or what is none as a binary message, in frames that every peer takes.
+    fn give_in_frames(&mut self, mut message: Bytes) -> Result<(), LinkError> {
+        let mut kind = match std::str::from_utf8(&message) {
+            Ok(_) => Data::Text,
+            Err(_) => Data::Binary,
+        };
+        while message.len() > MAX_DIRECT_FRAME {
+            let piece = message.split_to(MAX_DIRECT_FRAME);
+            self.give(Message::Frame(Frame::message(piece, OpCode::Data(kind), false)))?;
+            kind = Data::Continue;
+        }
+        self.give(Message::Frame(Frame::message(message, OpCode::Data(kind), true)))
     }
 
     /// What no peer may do.
@@ -285,11 +253,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
         let farewell = async {
             if self.socket.send(Message::Close(Some(frame))).await.is_ok() {
                 // To drop a socket with unread data would reset it, and the close frame could be lost.
-                while let Some(Ok(_)) = self.socket.next().await {}
+                self.drain().await;
             }
         };
         // A peer that does not listen any more is not waited for.
         let _ = timeout(CLOSE_TIMEOUT, farewell).await;
+    }
+
+    /// Reads up to the peer's close frame, or, behind a message that could not be read, up to the end of its bytes.
+    async fn drain(&mut self) {
+        while let Some(Ok(message)) = self.socket.next().await {
+            if message.is_close() {
+                return;
+            }
+        }
+        let mut rest = [0; 4096];
+        while let Ok(1..) = self.socket.get_mut().read(&mut rest).await {}
     }
 
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Event, LinkError>> {
@@ -350,7 +329,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
         self.poll_socket(cx)
     }
 
-    /// The next binary message from the socket; control frames are dealt with on the way.
+    /// The next message from the socket; control frames are dealt with on the way.
     fn poll_socket(&mut self, cx: &mut Context<'_>) -> Poll<Result<Bytes, LinkError>> {
         loop {
             let message = match ready!(self.socket.poll_next_unpin(cx)) {
@@ -361,6 +340,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
             match message {
                 // An empty message is no frame of the protocol; it is delivered, and refused where frames are read.
                 Message::Binary(message) => return Poll::Ready(Ok(message)),
+                Message::Text(text) if self.dialect == Dialect::Direct => return Poll::Ready(Ok(text.into())),
                 Message::Text(_) => match &mut self.dropped_texts {
                     Some(dropped) => *dropped += 1,
                     None => return Poll::Ready(Err(LinkError::Text)),
@@ -438,55 +418,4 @@ impl<S> fmt::Debug for Link<S> {
             .field("ahead", &self.ahead.len())
             .finish_non_exhaustive()
     }
-}
-
-/// Limits and buffers of a relay connection.
-pub(crate) fn config() -> WebSocketConfig {
-    WebSocketConfig::default()
-        .max_message_size(Some(MAX_WS_MESSAGE))
-        .max_frame_size(Some(MAX_WS_MESSAGE))
-        .read_buffer_size(BUFFER)
-        .write_buffer_size(BUFFER)
-        // One message beyond the limit, and headers and control frames.
-        .max_write_buffer_size(WRITE_LIMIT + 2 * MAX_WS_MESSAGE)
-}
-
-fn ended() -> LinkError {
-    LinkError::Closed {
-        code: None,
-        reason: String::new(),
-    }
-}
-
-fn read_error(error: WebSocketError) -> LinkError {
-    use tokio_tungstenite::tungstenite::error::ProtocolError;
-    match error {
-        WebSocketError::Io(error) if is_end(&error) => ended(),
-        // Reading flushes answers to pings too, so this may be the write side; the difference helps nobody.
-        WebSocketError::Io(error) => LinkError::Read(error),
-        WebSocketError::ConnectionClosed
-        | WebSocketError::AlreadyClosed
-        | WebSocketError::Protocol(ProtocolError::ResetWithoutClosingHandshake) => ended(),
-        WebSocketError::Capacity(_) => LinkError::TooBig,
-        // Binary messages are never checked: a text it was.
-        WebSocketError::Utf8(_) => LinkError::Text,
-        error => LinkError::Protocol(error.to_string()),
-    }
-}
-
-fn write_error(error: WebSocketError) -> LinkError {
-    match error {
-        WebSocketError::Io(error) => LinkError::Write(error),
-        WebSocketError::ConnectionClosed | WebSocketError::AlreadyClosed => ended(),
-        WebSocketError::WriteBufferFull(_) => LinkError::WriteTimeout,
-        error => LinkError::Protocol(error.to_string()),
-    }
-}
-
-/// Stock peers end a connection by dropping the socket: that is no failure of the network.
-fn is_end(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe
-    )
 }

@@ -1,6 +1,6 @@
 //! Walks over a tree.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BinaryHeap, HashSet, VecDeque};
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -138,20 +138,24 @@ impl Walker {
 
     /// The sorted names in a directory; of a huge one, only so many as can matter.
     fn names(&self, directory: &Path, stop: &Stop) -> Result<io::Result<Vec<OsString>>, FileError> {
-        let mut names = Vec::new();
+        let enough = self.options.max_entries - self.examined + 1;
+        let mut names = BinaryHeap::new();
         let entries = match fs::read_dir(directory) {
             Ok(entries) => entries,
             Err(error) => return Ok(Err(error)),
         };
-        for entry in entries.take(self.options.max_entries - self.examined + 1) {
+        for entry in entries {
             stop.check()?;
             match entry {
                 Ok(entry) => names.push(entry.file_name()),
                 Err(error) => return Ok(Err(error)),
             }
+            if names.len() > enough {
+                // The last in the order cannot be reached.
+                names.pop();
+            }
         }
-        names.sort_unstable();
-        Ok(Ok(names))
+        Ok(Ok(names.into_sorted_vec()))
     }
 
     fn visit(&mut self, path: PathBuf, depth: usize, is_hidden: bool) -> Option<()> {

@@ -73,11 +73,20 @@ fn counts_values_as_stock_peers_do() {
 }
 
 #[test]
-fn an_unreadable_trace_is_no_fault() {
-    let Message::Request(request) = decode(r#"{"id":1,"method":"m","trace":{"traceparent":5}}"#) else {
-        panic!("a request");
-    };
-    assert_eq!(request.trace, None);
+fn a_trace_has_its_shape_whatever_it_says() {
+    for broken in ["5", r#"{"traceparent":5}"#, r#""00-a""#] {
+        let text = format!(r#"{{"id":1,"method":"m","trace":{broken}}}"#);
+        assert!(
+            matches!(Message::decode(text.as_bytes()), Err(EnvelopeError::Json(_))),
+            "{text}"
+        );
+    }
+    for empty in ["null", "{}"] {
+        let Message::Request(request) = decode(&format!(r#"{{"id":1,"method":"m","trace":{empty}}}"#)) else {
+            panic!("no request");
+        };
+        assert_eq!(request.trace.unwrap_or_default(), Trace::default());
+    }
     let Message::Request(request) = decode(r#"{"id":1,"method":"m","trace":{"traceparent":"00-a","tracestate":null}}"#)
     else {
         panic!("a request");

@@ -62,6 +62,14 @@ fn posix_bytes_round_trip() {
         assert_eq!(made.to_posix().unwrap(), native);
     }
     assert_eq!(uri("file:///a%2Fb").to_posix().unwrap(), b"/a/b");
+    for (text, native) in [
+        ("file:///a/b/", &b"/a/b"[..]),
+        ("file:///a//", b"/a"),
+        ("file:///", b"/"),
+        ("file:////", b"/"),
+    ] {
+        assert_eq!(uri(text).to_posix().unwrap(), native, "{text}");
+    }
     assert_eq!(PathUri::from_posix(b"//a/./b/../c/").unwrap().as_str(), "file:///a/c");
     assert_eq!(PathUri::from_posix(b"a"), Err(PathUriError::Relative));
     assert_eq!(PathUri::from_posix(b""), Err(PathUriError::Relative));

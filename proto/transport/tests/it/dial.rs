@@ -98,10 +98,7 @@ async fn refusals_are_typed() {
     let error = within(dialer.dial(&target)).await.expect_err("refused");
     assert!(error.is_ticket_refused());
     assert_eq!(error.retry_after(), Some(Duration::from_secs(4)));
-    assert_eq!(
-        error.to_string(),
-        "the relay refused the upgrade with status 401: expired"
-    );
+    assert_eq!(error.to_string(), "the upgrade was refused with status 401: expired");
 
     for status in [
         "200 OK",

@@ -1,6 +1,7 @@
 //! Client networking against real loopback sockets, and links in virtual time.
 
 mod dial;
+mod direct;
 mod link;
 mod registry;
 mod world;

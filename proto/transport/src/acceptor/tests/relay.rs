@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::Role;
 
-use crate::link::{self, Event, Link};
+use crate::link::{Dialect, Event, Link};
 use crate::stream::next_unless;
 
 /// Frames that wait for one harness, or for the executor.
@@ -23,8 +23,8 @@ const QUEUE: usize = 4;
 /// The two ends of a connection: a client's and a server's.
 pub(super) async fn link_pair() -> (Link<DuplexStream>, Link<DuplexStream>) {
     let (near, far) = duplex(256 * 1024);
-    let server = WebSocketStream::from_raw_socket(far, Role::Server, Some(link::config())).await;
-    (Link::client(near).await, Link::new(server))
+    let server = WebSocketStream::from_raw_socket(far, Role::Server, Some(Dialect::Relay.config())).await;
+    (Link::client(near).await, Link::new(server, Dialect::Relay))
 }
 
 pub(super) struct Relay {

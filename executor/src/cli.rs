@@ -1,65 +1,105 @@
 //! Flags, and how the parts are put together.
 
-use std::io::Write as _;
-use std::os::fd::RawFd;
-use std::path::PathBuf;
+mod forward;
+mod gateway;
+mod listen;
+mod remote;
+
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use clap::Parser;
 use clap::builder::FalseyValueParser;
-use rendezvous_executor::credential::{self, TOKEN_VARIABLES};
-use rendezvous_executor::remote::{self, Status};
-use rendezvous_executor::server::{Config, Server};
+use clap::{ArgGroup, Parser, Subcommand};
+use rendezvous_executor::credential;
+use rendezvous_executor::listen::{ListenUrl, stop_with_stdin};
+use rendezvous_executor::remote::Status;
+use rendezvous_executor::server::{Config, MAX_CONCURRENT_REQUESTS, Server};
 use rendezvous_service::admin::Admin;
 use rendezvous_service::args::{AdminArgs, LogArgs};
 use rendezvous_service::exit::{self, Exit, Failure};
 use rendezvous_service::{logging, shutdown};
-use rendezvous_transport::dial::Dialer;
-use rendezvous_transport::policy::{ClearText, RegistryUrl};
-use rendezvous_transport::registry::{self, Registration};
-use rendezvous_transport::tls::Trust;
-use rendezvous_wire::id::EnvironmentId;
+use rendezvous_transport::policy::ClearText;
 use rendezvous_wire::secret::Secret;
 use tokio_util::sync::CancellationToken;
+
+use forward::ForwardArgs;
+use gateway::GatewayArgs;
+use listen::ListenArgs;
+use remote::RemoteArgs;
 
 /// How long file operations may go on after the end.
 const LAST_WORK: Duration = Duration::from_secs(1);
 
-/// Runs commands on this machine for harnesses that a registry admits.
+/// Runs commands on this machine, for harnesses that a registry admits or for clients that connect directly.
 ///
 /// What a harness wants confined runs in a sandbox, for which bubblewrap must be installed; what cannot be confined is refused.
 ///
-/// The token of the executor is read from --token-file, else from EXECUTOR_TOKEN or CODEX_API_KEY. Commands get neither.
+/// The token for the registry is read from --token-file, else from EXECUTOR_TOKEN or CODEX_API_KEY. Commands get neither.
 #[derive(Debug, Parser)]
-#[command(name = "executor", version)]
+#[command(
+    name = "executor",
+    version,
+    group = ArgGroup::new("mode").args(["remote", "listen"]).required(true),
+    subcommand_negates_reqs = true,
+    args_conflicts_with_subcommands = true,
+    disable_help_subcommand = true
+)]
 struct Cli {
-    /// Base URL of the registry
-    #[arg(long, value_name = "URL", env = "EXECUTOR_REMOTE")]
-    remote: String,
-    /// The environment to serve
-    #[arg(long, value_name = "ID", env = "EXECUTOR_ENVIRONMENT_ID")]
-    environment_id: EnvironmentId,
-    /// Name of this executor in its own log
-    #[arg(long, value_name = "NAME", env = "EXECUTOR_NAME")]
-    name: Option<String>,
-    /// File with the executor's token, `-` for stdin; refused when group or others can read it
-    #[arg(long, value_name = "FILE", env = "EXECUTOR_TOKEN_FILE")]
-    token_file: Option<PathBuf>,
-    /// PEM file with certificate authorities to trust beside the machine's own
-    #[arg(long, value_name = "FILE", env = "EXECUTOR_CA_FILE")]
-    ca_file: Option<PathBuf>,
-    /// Send secrets unencrypted to other machines too
-    #[arg(long, env = "EXECUTOR_ALLOW_INSECURE", value_parser = FalseyValueParser::new())]
-    allow_insecure: bool,
-    /// Where a predecessor left the token
-    #[arg(long, value_name = "FD", hide = true)]
-    credential_fd: Option<RawFd>,
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    remote: RemoteArgs,
+    #[command(flatten)]
+    listen: ListenArgs,
+    #[command(flatten)]
+    serving: ServingArgs,
     #[command(flatten)]
     admin: AdminArgs,
     #[command(flatten)]
     logs: LogArgs,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Forward(Box<ForwardArgs>),
+    Gateway(Box<GatewayArgs>),
+}
+
+/// What holds for every way of serving.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Serving")]
+struct ServingArgs {
+    /// Calls of one client that are answered at once; 1 means in the order of their arrival
+    #[arg(
+        long,
+        value_name = "COUNT",
+        default_value_t = NonZeroUsize::MIN,
+        value_parser = concurrency,
+        env = "EXECUTOR_CONCURRENT_REQUESTS"
+    )]
+    concurrent_requests: NonZeroUsize,
+    #[command(flatten)]
+    shell: ShellArgs,
+}
+
+/// What holds for every command that goes on until it is stopped.
+#[derive(Debug, clap::Args)]
+struct ShellArgs {
+    /// End when stdin is closed, so that the program cannot outlive its parent
+    #[arg(long, env = "EXECUTOR_EXIT_ON_STDIN_CLOSE", value_parser = FalseyValueParser::new())]
+    exit_on_stdin_close: bool,
+    /// Send secrets unencrypted to other machines, and let whoever reaches --listen run commands
+    #[arg(long, env = "EXECUTOR_ALLOW_INSECURE", value_parser = FalseyValueParser::new())]
+    allow_insecure: bool,
+}
+
+fn concurrency(text: &str) -> Result<NonZeroUsize, String> {
+    text.parse()
+        .ok()
+        .filter(|count| *count <= MAX_CONCURRENT_REQUESTS)
+        .ok_or_else(|| format!("expected a number from 1 to {MAX_CONCURRENT_REQUESTS}"))
 }
 
 /// Why the program ends without success.
@@ -79,86 +119,115 @@ impl<E: Into<anyhow::Error>> From<E> for Stop {
 pub(crate) fn run() -> Result<(), Stop> {
     credential::protect().context("cannot hide this process's memory from its user's other processes")?;
     let cli: Cli = exit::parse().map_err(Stop::Printed)?;
-    credential::leave_environment(cli.token_file.is_none()).map_err(Failure::usage)?;
-    let token = credential::load(cli.credential_fd, cli.token_file.as_deref()).map_err(Failure::usage)?;
-    let Some(token) = token else {
-        let [first, second] = TOKEN_VARIABLES;
-        let missing = format!("no token: use --token-file, {first} or {second}");
-        return Err(Failure::new(Exit::NotAuthorized, missing).into());
+    let wants_token = match &cli.command {
+        Some(Command::Forward(args)) => args.remote.wants_token(),
+        Some(Command::Gateway(_)) => false,
+        None => cli.remote.wants_token(),
+    };
+    credential::leave_environment(wants_token).map_err(Failure::usage)?;
+    check_stdin(&cli)?;
+    let mode = match (cli.command, cli.listen.listen) {
+        (Some(Command::Forward(args)), _) => {
+            let token = args.remote.token()?;
+            Mode::Forward(args, token)
+        }
+        (Some(Command::Gateway(args)), _) => Mode::Gateway(args),
+        (None, Some(url)) => Mode::Listen(cli.listen, url),
+        (None, None) => {
+            let token = cli.remote.token()?;
+            Mode::Remote(cli.remote, token)
+        }
     };
     logging::init(&cli.logs)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    let served = runtime.block_on(serve(cli, token));
-    // A file system that hangs must not keep the process.
+    let served = runtime.block_on(serve(mode, cli.serving, cli.admin));
+    // A file system that hangs, or a stdin that nobody closes, must not keep the process.
     runtime.shutdown_timeout(LAST_WORK);
     Ok(served?)
 }
 
-async fn serve(cli: Cli, token: Secret) -> anyhow::Result<()> {
-    let stop = shutdown::signal().context("cannot listen for signals")?;
-    let clear_text = ClearText::allow_insecure(cli.allow_insecure);
-    let url =
-        RegistryUrl::parse(&cli.remote, clear_text).map_err(|error| Failure::usage(format!("--remote: {error}")))?;
-    let trust = Arc::new(Trust::new(cli.ca_file.as_deref()).map_err(Failure::usage)?);
-    let client = registry::Client::new(&registry::Options {
-        url,
-        credential: token,
-        account: None,
-        trust: trust.clone(),
-    })
-    .map_err(Failure::usage)?;
-    let options = remote::Options {
-        environment: cli.environment_id,
-        registry: client,
-        dialer: Dialer::new(trust, clear_text),
-    };
-    let status = Status::default();
-    serve_operators(cli.admin, status.clone(), stop.clone())?;
-    tracing::info!(environment = %options.environment, name = cli.name, registry = %options.registry.url(), "starting");
+enum Mode {
+    Listen(ListenArgs, ListenUrl),
+    Remote(RemoteArgs, Secret),
+    Forward(Box<ForwardArgs>, Secret),
+    Gateway(Box<GatewayArgs>),
+}
 
-    let server = Server::new(Config::default());
-    let environment = options.environment.clone();
-    let served = remote::run(
-        options,
-        status,
-        |accepted| {
-            let (sender, receiver) = accepted.stream.split();
-            let server = server.clone();
-            tokio::spawn(async move { server.serve_stream(sender, receiver).await });
-        },
-        |registration| announce(&environment, registration),
-        stop,
-    )
-    .await;
+/// Stdin can serve one purpose only.
+fn check_stdin(cli: &Cli) -> Result<(), Failure> {
+    let (shell, reads_stdin) = match &cli.command {
+        Some(Command::Forward(args)) => (&args.shell, args.remote.reads_stdin()),
+        Some(Command::Gateway(args)) => (&args.shell, false),
+        None => (&cli.serving.shell, cli.remote.reads_stdin()),
+    };
+    if !shell.exit_on_stdin_close {
+        return Ok(());
+    }
+    if reads_stdin {
+        return Err(Failure::usage(
+            "--exit-on-stdin-close cannot be used with --token-file -",
+        ));
+    }
+    if cli.listen.listen == Some(ListenUrl::Stdio) {
+        return Err(Failure::usage(
+            "--listen stdio ends with stdin without --exit-on-stdin-close",
+        ));
+    }
+    Ok(())
+}
+
+async fn serve(mode: Mode, serving: ServingArgs, admin: AdminArgs) -> anyhow::Result<()> {
+    let stop = shutdown::signal().context("cannot listen for signals")?;
+    let shell = match &mode {
+        Mode::Forward(args, _) => &args.shell,
+        Mode::Gateway(args) => &args.shell,
+        Mode::Listen(..) | Mode::Remote(..) => &serving.shell,
+    };
+    if shell.exit_on_stdin_close {
+        stop_with_stdin(stop.clone()).context("cannot watch stdin")?;
+    }
+    let allow_insecure = shell.allow_insecure;
+    let server = Server::new(Config {
+        concurrent_requests: serving.concurrent_requests,
+        ..Config::default()
+    });
+    let served = match mode {
+        Mode::Forward(args, token) => return forward::run(*args, token, stop).await,
+        Mode::Gateway(args) => return gateway::run(*args, stop).await,
+        Mode::Listen(args, url) => {
+            let plan = listen::plan(&args, url, allow_insecure)?;
+            serve_operators(admin, None, stop.clone())?;
+            listen::serve(plan, &server, stop).await;
+            Ok(())
+        }
+        Mode::Remote(args, token) => {
+            let plan = remote::plan(args, token, ClearText::allow_insecure(allow_insecure))?;
+            let status = Status::default();
+            serve_operators(admin, Some(status.clone()), stop.clone())?;
+            remote::serve(plan, status, stop, |accepted| {
+                let (sender, receiver) = accepted.stream.split();
+                let server = server.clone();
+                tokio::spawn(async move { server.serve_stream(sender, receiver).await });
+            })
+            .await
+        }
+    };
     // Also after a failure: no process may outlive its executor.
     server.shut();
-    served.map_err(|error| {
-        let exit = error.exit();
-        Failure::new(exit, error).into()
-    })
+    served
 }
 
-/// Scripts wait for this line.
-fn announce(environment: &EnvironmentId, registration: &Registration) {
-    let line = format!(
-        "executor registered environment={environment} registration={}\n",
-        registration.id
-    );
-    // Nobody may read it; the executor serves all the same.
-    let _ = std::io::stdout().write_all(line.as_bytes());
-    let _ = std::io::stdout().flush();
-}
-
-fn serve_operators(args: AdminArgs, status: Status, stop: CancellationToken) -> anyhow::Result<()> {
+/// Serves health and metrics. Without a relay connection to wait for, the executor is ready at once.
+fn serve_operators(args: AdminArgs, status: Option<Status>, stop: CancellationToken) -> anyhow::Result<()> {
     let Some(addr) = args.admin_listen else {
         return Ok(());
     };
     let admin = Admin::bind(addr)?;
     let readiness = Arc::new(move || {
-        if status.is_connected() {
+        if status.as_ref().is_none_or(Status::is_connected) {
             Vec::new()
         } else {
             vec!["no relay connection".to_owned()]

@@ -82,10 +82,12 @@ pub fn leave_environment(wanted: bool) -> Result<(), CredentialError> {
     // Must stay open until the program is replaced.
     let pipe = token.map(|token| fill_pipe(&token)).transpose();
     let pipe = pipe.map_err(CredentialError::Restart)?;
+    successor.args(arguments);
     if let Some(pipe) = &pipe {
+        // Last, so that it belongs to a subcommand if there is one.
         successor.arg(format!("{FD_FLAG}={}", pipe.as_raw_fd()));
     }
-    Err(CredentialError::Restart(successor.args(arguments).exec()))
+    Err(CredentialError::Restart(successor.exec()))
 }
 
 fn from_environment() -> Result<Option<Secret>, SecretError> {

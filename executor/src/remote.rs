@@ -263,7 +263,7 @@ fn random() -> u64 {
 }
 
 /// An error and its causes in one line.
-fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -4,11 +4,13 @@
 //! that lost its stream. The contract stands in `proto/README.md`, "JSON-RPC".
 
 mod connection;
+mod dispatch;
 mod inbox;
 mod push;
 mod stream;
 
 use std::future::Future;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,6 +26,9 @@ pub(crate) use self::push::stream_name;
 use crate::methods::environment;
 use crate::session::{MAX_SESSIONS, Sessions};
 
+/// Most calls of one stream that may be answered at once.
+pub const MAX_CONCURRENT_REQUESTS: NonZeroUsize = NonZeroUsize::new(1024).expect("not zero");
+
 /// Sends whole messages to the client.
 pub trait Sink: Send + Sync + 'static {
     /// Sends one message, waiting for room. Returns whether the stream could take it; after it could not, the stream is
@@ -35,7 +40,7 @@ pub trait Sink: Send + Sync + 'static {
 }
 
 /// Receives whole messages from the client.
-pub trait Source: Send + 'static {
+pub trait Source: Send {
     /// The next message; nothing once the stream is over. Must be cancel-safe.
     fn recv(&mut self) -> impl Future<Output = Option<Bytes>> + Send;
 }
@@ -51,6 +56,8 @@ pub struct Config {
     pub budget: Arc<Budget>,
     /// Makes the sandboxes that requests ask for.
     pub sandbox: Sandbox,
+    /// Calls of one stream that are answered at once; one means in the order of their arrival.
+    pub concurrent_requests: NonZeroUsize,
 }
 
 impl Default for Config {
@@ -60,6 +67,7 @@ impl Default for Config {
             max_sessions: MAX_SESSIONS,
             budget: Arc::default(),
             sandbox: Sandbox::default(),
+            concurrent_requests: NonZeroUsize::MIN,
         }
     }
 }
@@ -96,7 +104,7 @@ impl Server {
     ///
     /// Must run inside a tokio runtime with IO and time.
     pub async fn serve_stream(&self, sink: impl Sink, source: impl Source) {
-        connection::serve(Arc::clone(&self.shared), sink, source).await;
+        dispatch::serve(Arc::clone(&self.shared), sink, source).await;
     }
 
     /// Kills the processes of all sessions, which end; new ones are refused.

@@ -72,6 +72,10 @@ impl Sessions {
         }
     }
 
+    pub(crate) fn config(&self) -> &Config {
+        &self.config
+    }
+
     /// Opens a session, or resumes a detached one, and sends its events to `listener` from now on.
     pub(crate) fn attach(
         self: &Arc<Self>,

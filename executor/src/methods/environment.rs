@@ -13,14 +13,14 @@ use super::{Family, Reply, params, reply};
 use crate::server::{Connection, Sink};
 
 pub(super) fn info<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
-    connection.require(Family::EnvironmentInfo)?;
     params::<Info>(request)?;
+    connection.require(Family::EnvironmentInfo)?;
     reply::<Info>(request, &connection.server.info)
 }
 
 pub(super) fn status<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
-    connection.require(Family::EnvironmentStatus)?;
     params::<Status>(request)?;
+    connection.require(Family::EnvironmentStatus)?;
     let status = Readiness::Ready;
     reply::<Status>(request, &StatusResult { status })
 }

@@ -24,8 +24,8 @@ use crate::server::{Connection, Sink};
 const MAX_WHOLE_FILE: u64 = ((MAX_MESSAGE - 1024) / 4 * 3) as u64;
 
 pub(super) async fn read_file<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
-    connection.require(Family::Filesystem)?;
     let params = params::<ReadFile>(request)?;
+    connection.require(Family::Filesystem)?;
     let target = target(&params.path, params.follow_symlinks)?;
     let files = reading(connection, params.sandbox.as_ref(), &target.path).await?;
     let data = files.read(target, MAX_WHOLE_FILE).await.map_err(failed)?;
@@ -33,8 +33,8 @@ pub(super) async fn read_file<S: Sink>(connection: &Connection<S>, request: &Req
 }
 
 pub(super) async fn open<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
-    connection.require(Family::Filesystem)?;
     let params = params::<Open>(request)?;
+    connection.require(Family::Filesystem)?;
     let target = target(&params.path, params.follow_symlinks)?;
     let access = match params.mode {
         OpenMode::Read => Access::Read,
@@ -51,8 +51,8 @@ pub(super) async fn open<S: Sink>(connection: &Connection<S>, request: &Request)
 }
 
 pub(super) async fn read_block<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
-    connection.require(Family::Filesystem)?;
     let params = params::<ReadBlock>(request)?;
+    connection.require(Family::Filesystem)?;
     let read = connection.handles.read(&params.handle_id, params.offset, params.len);
     let block = read.await.map_err(failed)?;
     let rest = if block.is_end {
@@ -64,8 +64,8 @@ pub(super) async fn read_block<S: Sink>(connection: &Connection<S>, request: &Re
 }
 
 pub(super) async fn write_block<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
-    connection.require(Family::Filesystem)?;
     let params = params::<WriteBlock>(request)?;
+    connection.require(Family::Filesystem)?;
     let write = connection
         .handles
         .write(&params.handle_id, params.offset, params.chunk.0);
@@ -74,15 +74,15 @@ pub(super) async fn write_block<S: Sink>(connection: &Connection<S>, request: &R
 }
 
 pub(super) async fn close<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
-    connection.require(Family::Filesystem)?;
     let params = params::<Close>(request)?;
+    connection.require(Family::Filesystem)?;
     connection.handles.close(&params.handle_id).await.map_err(failed)?;
     reply::<Close>(request, &Empty {})
 }
 
 pub(super) async fn write_file<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
-    connection.require(Family::Filesystem)?;
     let params = params::<WriteFile>(request)?;
+    connection.require(Family::Filesystem)?;
     let target = target(&params.path, params.follow_symlinks)?;
     let data = params.data_base64.map_err(|error| {
         RpcError::invalid_request(format!("fs/writeFile requires valid base64 dataBase64: {error}"))
@@ -96,8 +96,8 @@ pub(super) async fn create_directory<S: Sink>(
     connection: &Connection<S>,
     request: &Request,
 ) -> Result<Reply, RpcError> {
-    connection.require(Family::Filesystem)?;
     let params = params::<CreateDirectory>(request)?;
+    connection.require(Family::Filesystem)?;
     let target = target(&params.path, params.follow_symlinks)?;
     let recursive = params.recursive.unwrap_or(true);
     let files = writing(connection, params.sandbox.as_ref()).await?;
@@ -106,8 +106,8 @@ pub(super) async fn create_directory<S: Sink>(
 }
 
 pub(super) async fn metadata<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
-    connection.require(Family::Filesystem)?;
     let params = params::<GetMetadata>(request)?;
+    connection.require(Family::Filesystem)?;
     let target = target(&params.path, params.follow_symlinks)?;
     let files = reading(connection, params.sandbox.as_ref(), &target.path).await?;
     let metadata = files.metadata(target).await.map_err(failed)?;
@@ -123,8 +123,8 @@ pub(super) async fn metadata<S: Sink>(connection: &Connection<S>, request: &Requ
 }
 
 pub(super) async fn canonicalize<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
-    connection.require(Family::Filesystem)?;
     let params = params::<Canonicalize>(request)?;
+    connection.require(Family::Filesystem)?;
     // Following links is what the call is for, so that it takes no notice of `followSymlinks`.
     let path = native(&params.path)?;
     let files = reading(connection, params.sandbox.as_ref(), &path).await?;
@@ -133,8 +133,8 @@ pub(super) async fn canonicalize<S: Sink>(connection: &Connection<S>, request: &
 }
 
 pub(super) async fn read_directory<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
-    connection.require(Family::Filesystem)?;
     let params = params::<ReadDirectory>(request)?;
+    connection.require(Family::Filesystem)?;
     let target = target(&params.path, params.follow_symlinks)?;
     let files = reading(connection, params.sandbox.as_ref(), &target.path).await?;
     let entries = files.read_directory(target).await.map_err(failed)?;
@@ -150,8 +150,8 @@ pub(super) async fn read_directory<S: Sink>(connection: &Connection<S>, request:
 }
 
 pub(super) async fn walk<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
-    connection.require(Family::Filesystem)?;
     let params = params::<Walk>(request)?;
+    connection.require(Family::Filesystem)?;
     let root = native(&params.path)?;
     let limit = |value| usize::try_from(value).unwrap_or(usize::MAX);
     let options = WalkOptions {
@@ -190,8 +190,8 @@ pub(super) async fn walk<S: Sink>(connection: &Connection<S>, request: &Request)
 }
 
 pub(super) async fn remove<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
-    connection.require(Family::Filesystem)?;
     let params = params::<Remove>(request)?;
+    connection.require(Family::Filesystem)?;
     let target = target(&params.path, params.follow_symlinks)?;
     let (recursive, force) = (params.recursive.unwrap_or(true), params.force.unwrap_or(true));
     let files = writing(connection, params.sandbox.as_ref()).await?;
@@ -200,8 +200,8 @@ pub(super) async fn remove<S: Sink>(connection: &Connection<S>, request: &Reques
 }
 
 pub(super) async fn copy<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
-    connection.require(Family::Filesystem)?;
     let params = params::<Copy>(request)?;
+    connection.require(Family::Filesystem)?;
     let source = native(&params.source_path)?;
     let destination = native(&params.destination_path)?;
     let files = writing(connection, params.sandbox.as_ref()).await?;
@@ -211,8 +211,8 @@ pub(super) async fn copy<S: Sink>(connection: &Connection<S>, request: &Request)
 }
 
 pub(super) async fn watch_missing<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
-    connection.require(Family::Filesystem)?;
     let params = params::<WatchMissing>(request)?;
+    connection.require(Family::Filesystem)?;
     let native = |paths: &[PathUri]| paths.iter().map(PathUri::to_path).collect::<Result<Vec<_>, _>>();
     let watch = async {
         // A path of another system never appears here.

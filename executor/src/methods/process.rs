@@ -26,8 +26,8 @@ const MAX_WRITE_ID: usize = 256;
 const SANDBOXED: &str = "linuxSeccomp";
 
 pub(super) async fn start<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
-    let session = connection.require(Family::Exec)?.session();
     let params = params::<Start>(request)?;
+    let session = connection.require(Family::Exec)?.session();
     let process_id = params.process_id.clone();
     let (mut spec, policy) = spec(params)?;
     let mut sandbox_type = "none";
@@ -125,8 +125,8 @@ fn not_started(error: &StartError) -> RpcError {
 }
 
 pub(super) async fn read<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
-    let session = connection.require(Family::Exec)?.session();
     let params = params::<Read>(request)?;
+    let session = connection.require(Family::Exec)?.session();
     let process = started(session.processes().get(&params.process_id), &params.process_id)?;
     let page = process
         .read(ReadRequest {
@@ -175,8 +175,8 @@ fn write_page(id: &RequestId, page: &Page) -> Result<Reply, RpcError> {
 }
 
 pub(super) async fn write<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
-    let session = connection.require(Family::Exec)?.session();
     let params = params::<Write>(request)?;
+    let session = connection.require(Family::Exec)?.session();
     if params.write_id.is_empty() {
         return Err(RpcError::invalid_params("writeId must not be empty"));
     }
@@ -200,8 +200,8 @@ pub(super) async fn write<S: Sink>(connection: &Connection<S>, request: &Request
 }
 
 pub(super) fn signal<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
-    let session = connection.require(Family::Exec)?.session();
     let params = params::<SignalProcess>(request)?;
+    let session = connection.require(Family::Exec)?.session();
     let Signal::Interrupt = params.signal;
     if let Lookup::Started(process) = session.processes().get(&params.process_id) {
         process.interrupt();
@@ -210,16 +210,16 @@ pub(super) fn signal<S: Sink>(connection: &Connection<S>, request: &Request) -> 
 }
 
 pub(super) fn terminate<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
-    let session = connection.require(Family::Exec)?.session();
     let params = params::<Terminate>(request)?;
+    let session = connection.require(Family::Exec)?.session();
     let running = session.processes().terminate(&params.process_id);
     reply::<Terminate>(request, &TerminateResult { running })
 }
 
 /// Part of the extension `processControl`.
 pub(super) fn close_stdin<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
-    let session = connection.require(Family::Exec)?.session();
     let params = params::<CloseStdin>(request)?;
+    let session = connection.require(Family::Exec)?.session();
     started(session.processes().get(&params.process_id), &params.process_id)?.close_stdin();
     reply::<CloseStdin>(request, &Empty {})
 }

@@ -1,6 +1,7 @@
-//! One stream: its state, its one request at a time, and its end.
+//! One stream: its state, and what each of its messages leads to.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use rendezvous_host::files::Handles;
@@ -13,11 +14,8 @@ use rendezvous_rpc::method::initialize::{
 use rendezvous_rpc::{RequestId, RpcError};
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
-use tokio_util::task::AbortOnDropHandle;
 
-use super::inbox::Inbox;
-use super::push::{MAX_EVENTS, push};
-use super::{Shared, Sink, Source};
+use super::{Shared, Sink};
 use crate::methods::background::Background;
 use crate::methods::{self, Family, Reply};
 use crate::session::Attachment;
@@ -27,59 +25,20 @@ const LARGE_MESSAGE: usize = 1024 * 1024;
 /// Version of the extension `processControl` that we speak.
 const PROCESS_CONTROL_VERSION: u64 = 1;
 
-/// Serves one stream until it is over or the client breaks the protocol.
-pub(super) async fn serve<S: Sink>(server: Arc<Shared>, sink: S, mut source: impl Source) {
-    let sink = Arc::new(sink);
-    let (listener, events) = mpsc::channel(MAX_EVENTS);
-    let mut pusher = AbortOnDropHandle::new(tokio::spawn(push(Arc::clone(&sink), events)));
-    let mut connection = Connection::new(server, Arc::clone(&sink), listener);
-    let mut inbox = Inbox::default();
-    loop {
-        let message = match inbox.pop() {
-            Some(message) => message,
-            None => tokio::select! {
-                biased;
-                _stream_is_over = &mut pusher => return,
-                message = source.recv() => match message {
-                    Some(message) => message,
-                    None => return,
-                },
-            },
-        };
-        let answer = connection.answer(message);
-        tokio::pin!(answer);
-        let reaction = loop {
-            tokio::select! {
-                biased;
-                reaction = &mut answer => break reaction,
-                _stream_is_over = &mut pusher => return,
-                message = source.recv(), if inbox.has_room() => match message {
-                    Some(message) => inbox.push(message),
-                    None => return,
-                },
-            }
-        };
-        match reaction {
-            Reaction::Nothing => {}
-            Reaction::Reply(reply) => {
-                if !sink.send(reply).await {
-                    return;
-                }
-            }
-            Reaction::Close(why) => {
-                tracing::debug!(why, "client broke the protocol");
-                return;
-            }
-        }
-    }
-}
-
 /// What a message leads to.
-enum Reaction {
+pub(super) enum Reaction {
     Nothing,
     Reply(Bytes),
     /// The stream ends without a word, as with stock executors.
     Close(&'static str),
+}
+
+/// A message after a first look.
+pub(super) enum Incoming {
+    /// To be answered by [`Connection::call`].
+    Call(Request),
+    /// All is said.
+    Done(Reaction),
 }
 
 /// What one stream may call: the state of its lifecycle, with its session once it has one.
@@ -89,13 +48,18 @@ pub(crate) struct Connection<S> {
     pub(crate) background: Background<S>,
     sink: Arc<S>,
     listener: mpsc::Sender<Event>,
-    attachment: Option<Attachment>,
-    is_initialized: bool,
+    client: OnceLock<Client>,
+    is_initialized: AtomicBool,
+}
+
+/// A client after `initialize`.
+struct Client {
+    attachment: Attachment,
     has_process_control: bool,
 }
 
 impl<S: Sink> Connection<S> {
-    fn new(server: Arc<Shared>, sink: Arc<S>, listener: mpsc::Sender<Event>) -> Self {
+    pub(super) fn new(server: Arc<Shared>, sink: Arc<S>, listener: mpsc::Sender<Event>) -> Self {
         let handles = Handles::new(server.files.clone());
         let background = Background::new(Arc::clone(&sink));
         Self {
@@ -104,41 +68,53 @@ impl<S: Sink> Connection<S> {
             background,
             sink,
             listener,
-            attachment: None,
-            is_initialized: false,
-            has_process_control: false,
+            client: OnceLock::new(),
+            is_initialized: AtomicBool::new(false),
         }
     }
 
-    async fn answer(&mut self, message: Bytes) -> Reaction {
+    /// Whether the client has gone through `initialize` and `initialized`.
+    pub(super) fn is_initialized(&self) -> bool {
+        self.is_initialized.load(Ordering::Relaxed)
+    }
+
+    pub(super) async fn answer(&self, message: Bytes) -> Reaction {
+        match self.read(message).await {
+            Incoming::Call(call) => self.call(call).await,
+            Incoming::Done(reaction) => reaction,
+        }
+    }
+
+    /// Decodes a message, and deals with it unless it is a call.
+    pub(super) async fn read(&self, message: Bytes) -> Incoming {
         let decoded = if message.len() < LARGE_MESSAGE {
             Message::decode(&message)
         } else {
             match spawn_blocking(move || Message::decode(&message)).await {
                 Ok(decoded) => decoded,
-                Err(_stopped) => return Reaction::Close("the executor is stopping"),
+                Err(_stopped) => return Incoming::Done(Reaction::Close("the executor is stopping")),
             }
         };
-        match decoded {
+        Incoming::Done(match decoded {
             Err(error) => reply_error(&UNREADABLE_ID, &error.to_rpc()),
-            Ok(Message::Request(request)) => self.call(request).await,
+            Ok(Message::Request(call)) => return Incoming::Call(call),
             Ok(Message::Notification(notification)) => self.notified(&notification),
             Ok(Message::Response(_) | Message::Error(_)) => Reaction::Close("a reply to no call"),
-        }
+        })
     }
 
-    fn notified(&mut self, notification: &Notification) -> Reaction {
+    fn notified(&self, notification: &Notification) -> Reaction {
         if notification.method != Initialized::NAME {
             return Reaction::Close("an unknown notification");
         }
-        if self.attachment.is_none() {
+        if self.client.get().is_none() {
             return Reaction::Close("`initialized` before `initialize`");
         }
-        self.is_initialized = true;
+        self.is_initialized.store(true, Ordering::Relaxed);
         Reaction::Nothing
     }
 
-    async fn call(&mut self, request: Request) -> Reaction {
+    pub(super) async fn call(&self, request: Request) -> Reaction {
         let result = if request.method == "initialize" {
             self.initialize(&request)
         } else {
@@ -150,21 +126,20 @@ impl<S: Sink> Connection<S> {
         }
     }
 
-    fn initialize(&mut self, request: &Request) -> Result<Reply, RpcError> {
-        if self.attachment.is_some() {
-            return Err(RpcError::invalid_request(
-                "initialize may only be sent once per connection",
-            ));
-        }
+    fn initialize(&self, request: &Request) -> Result<Reply, RpcError> {
+        let twice = || RpcError::invalid_request("initialize may only be sent once per connection");
         let params: InitializeParams = decode_params(request.params.as_deref())?;
+        if self.client.get().is_some() {
+            return Err(twice());
+        }
         let attachment = self
             .server
             .sessions
             .attach(params.resume_session_id.as_deref(), self.listener.clone())?;
         self.sink.initialized();
-        self.has_process_control = params.extensions.0.contains_key(PROCESS_CONTROL);
+        let has_process_control = params.extensions.0.contains_key(PROCESS_CONTROL);
         let mut extensions = Extensions::default();
-        if self.has_process_control {
+        if has_process_control {
             extensions = extensions.with(PROCESS_CONTROL, PROCESS_CONTROL_VERSION);
         }
         let result = InitializeResult {
@@ -177,7 +152,11 @@ impl<S: Sink> Connection<S> {
             resumed = params.resume_session_id.is_some(),
             "client attached"
         );
-        self.attachment = Some(attachment);
+        let client = Client {
+            attachment,
+            has_process_control,
+        };
+        self.client.set(client).map_err(|_| twice())?;
         Reply::new(&request.id, &result)
     }
 
@@ -186,16 +165,16 @@ impl<S: Sink> Connection<S> {
         let missing = |call: &str| {
             RpcError::invalid_request(format!("client must {call} before using {} methods", family.name()))
         };
-        match &self.attachment {
+        match self.client.get() {
             None => Err(missing("call initialize")),
-            Some(_) if !self.is_initialized => Err(missing("send initialized")),
-            Some(attachment) => Ok(attachment),
+            Some(_) if !self.is_initialized() => Err(missing("send initialized")),
+            Some(client) => Ok(&client.attachment),
         }
     }
 
     /// Whether both sides named the extension `processControl`.
     pub(crate) fn has_process_control(&self) -> bool {
-        self.has_process_control
+        self.client.get().is_some_and(|client| client.has_process_control)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Streams of the relay connection as streams of the server.
+//! Streams of a relay connection or of a direct one as streams of the server.
 
 use bytes::Bytes;
 use rendezvous_transport::stream::{MessageReceiver, MessageSender};
@@ -12,6 +12,13 @@ impl Sink for MessageSender {
 
     fn initialized(&self) {
         self.set_initialized();
+    }
+}
+
+/// Borrowed, so that whoever owns it can wait for the end of what was sent.
+impl Source for &mut MessageReceiver {
+    async fn recv(&mut self) -> Option<Bytes> {
+        Source::recv(*self).await
     }
 }
 

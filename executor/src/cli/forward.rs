@@ -1,0 +1,66 @@
+//! `executor forward`: an exec-server that listens somewhere becomes a remote environment.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use rendezvous_executor::forward::Backend;
+use rendezvous_executor::remote::Status;
+use rendezvous_service::args::AdminArgs;
+use rendezvous_service::exit::{Exit, Failure};
+use rendezvous_service::secret_file;
+use rendezvous_transport::dial::DialError;
+use rendezvous_transport::policy::ClearText;
+use rendezvous_wire::secret::Secret;
+use tokio_util::sync::CancellationToken;
+
+use super::ShellArgs;
+use super::remote::{self, RemoteArgs};
+
+/// Passes harnesses that a registry admits on to another exec-server.
+///
+/// Each stream of the relay gets a WebSocket connection of its own there. The end-to-end encryption ends in this program.
+#[derive(Debug, Args)]
+pub(super) struct ForwardArgs {
+    /// URL of the exec-server: `ws://IP:PORT`
+    #[arg(long, value_name = "URL", env = "EXECUTOR_CONNECT")]
+    connect: String,
+    /// File with the bearer token that the exec-server wants; refused when group or others can read it
+    #[arg(long, value_name = "FILE", env = "EXECUTOR_CONNECT_TOKEN_FILE")]
+    connect_token_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) remote: RemoteArgs,
+    #[command(flatten)]
+    pub(super) shell: ShellArgs,
+    #[command(flatten)]
+    admin: AdminArgs,
+}
+
+pub(super) async fn run(args: ForwardArgs, token: Secret, stop: CancellationToken) -> anyhow::Result<()> {
+    let clear_text = ClearText::allow_insecure(args.shell.allow_insecure);
+    let plan = remote::plan(args.remote, token, clear_text)?;
+    let bearer = args.connect_token_file.as_deref().map(secret_file::read);
+    let bearer = bearer.transpose().map_err(Failure::usage)?;
+    let backend = Backend::new(plan.dialer(), Secret::new(args.connect), bearer);
+    backend.probe().await.map_err(unusable)?;
+    let status = Status::default();
+    super::serve_operators(args.admin, Some(status.clone()), stop.clone())?;
+    remote::serve(plan, status, stop, |accepted| {
+        let backend = backend.clone();
+        tokio::spawn(async move { backend.forward(accepted.stream).await });
+    })
+    .await
+}
+
+/// An exec-server that is not there at the start is more likely a mistake than late.
+fn unusable(error: DialError) -> Failure {
+    let exit = match &error {
+        DialError::Url(_) => Exit::Usage,
+        DialError::Refused { status: 401, .. } => Exit::NotAuthorized,
+        _ => Exit::Unavailable,
+    };
+    Failure::new(exit, Unusable(error))
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("cannot use the exec-server at --connect")]
+struct Unusable(#[source] DialError);

@@ -1,0 +1,125 @@
+//! Serving harnesses that a registry admits.
+
+use std::io::Write as _;
+use std::os::fd::RawFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use rendezvous_executor::credential::{self, TOKEN_VARIABLES};
+use rendezvous_executor::remote::{self, Status};
+use rendezvous_service::exit::{Exit, Failure};
+use rendezvous_transport::acceptor::Accepted;
+use rendezvous_transport::dial::Dialer;
+use rendezvous_transport::policy::{ClearText, RegistryUrl};
+use rendezvous_transport::registry::{self, Registration};
+use rendezvous_transport::tls::Trust;
+use rendezvous_wire::id::EnvironmentId;
+use rendezvous_wire::secret::Secret;
+use tokio_util::sync::CancellationToken;
+
+/// Whom to register with, and as what.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Serving through a relay")]
+pub(super) struct RemoteArgs {
+    /// Base URL of the registry
+    #[arg(long, value_name = "URL", env = "EXECUTOR_REMOTE", requires = "environment_id")]
+    pub(super) remote: Option<String>,
+    /// The environment to serve
+    #[arg(long, value_name = "ID", env = "EXECUTOR_ENVIRONMENT_ID")]
+    environment_id: Option<EnvironmentId>,
+    /// Name of this executor in its own log
+    #[arg(long, value_name = "NAME", env = "EXECUTOR_NAME")]
+    name: Option<String>,
+    /// File with the executor's token, `-` for stdin; refused when group or others can read it
+    #[arg(long, value_name = "FILE", env = "EXECUTOR_TOKEN_FILE")]
+    token_file: Option<PathBuf>,
+    /// PEM file with certificate authorities to trust beside the machine's own
+    #[arg(long, value_name = "FILE", env = "EXECUTOR_CA_FILE")]
+    ca_file: Option<PathBuf>,
+    /// Where a predecessor left the token
+    #[arg(long, value_name = "FD", hide = true)]
+    credential_fd: Option<RawFd>,
+}
+
+impl RemoteArgs {
+    /// Whether the token is wanted from the environment.
+    pub(super) fn wants_token(&self) -> bool {
+        self.remote.is_some() && self.token_file.is_none()
+    }
+
+    /// Whether the token comes from stdin.
+    pub(super) fn reads_stdin(&self) -> bool {
+        self.remote.is_some() && self.token_file.as_deref().is_some_and(|file| file == "-")
+    }
+
+    pub(super) fn token(&self) -> Result<Secret, Failure> {
+        let token = credential::load(self.credential_fd, self.token_file.as_deref()).map_err(Failure::usage)?;
+        token.ok_or_else(|| {
+            let [first, second] = TOKEN_VARIABLES;
+            let missing = format!("no token: use --token-file, {first} or {second}");
+            Failure::new(Exit::NotAuthorized, missing)
+        })
+    }
+}
+
+/// Where to register, checked.
+pub(super) struct Plan {
+    options: remote::Options,
+}
+
+impl Plan {
+    /// Opens WebSockets by the same rules.
+    pub(super) fn dialer(&self) -> Dialer {
+        self.options.dialer.clone()
+    }
+}
+
+pub(super) fn plan(args: RemoteArgs, token: Secret, clear_text: ClearText) -> Result<Plan, Failure> {
+    let (Some(remote), Some(environment)) = (args.remote, args.environment_id) else {
+        return Err(Failure::usage("--remote and --environment-id are needed"));
+    };
+    let url = RegistryUrl::parse(&remote, clear_text).map_err(|error| Failure::usage(format!("--remote: {error}")))?;
+    let trust = Arc::new(Trust::new(args.ca_file.as_deref()).map_err(Failure::usage)?);
+    let client = registry::Client::new(&registry::Options {
+        url,
+        credential: token,
+        account: None,
+        trust: trust.clone(),
+    })
+    .map_err(Failure::usage)?;
+    let options = remote::Options {
+        environment,
+        registry: client,
+        dialer: Dialer::new(trust, clear_text),
+    };
+    tracing::info!(environment = %options.environment, name = args.name, registry = %options.registry.url(), "starting");
+    Ok(Plan { options })
+}
+
+/// Keeps the relay connection; every admitted stream goes to `on_stream`.
+pub(super) async fn serve(
+    plan: Plan,
+    status: Status,
+    stop: CancellationToken,
+    on_stream: impl FnMut(Accepted),
+) -> anyhow::Result<()> {
+    let environment = plan.options.environment.clone();
+    let announce = |registration: &Registration| announce(&environment, registration);
+    let served = remote::run(plan.options, status, on_stream, announce, stop).await;
+    served.map_err(|error| {
+        let exit = error.exit();
+        Failure::new(exit, error).into()
+    })
+}
+
+/// Scripts wait for this line.
+fn announce(environment: &EnvironmentId, registration: &Registration) {
+    let line = format!(
+        "executor registered environment={environment} registration={}\n",
+        registration.id
+    );
+    // Nobody may read it; the executor serves all the same.
+    let _ = std::io::stdout().write_all(line.as_bytes());
+    let _ = std::io::stdout().flush();
+}

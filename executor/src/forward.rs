@@ -1,0 +1,90 @@
+//! Serving with another exec-server: each stream of the relay connection is passed on to a WebSocket of its own.
+//!
+//! The channel ends here, so messages are in clear text between this program and that exec-server. Sessions are the other
+//! one's: a stream that is lost here is a lost connection there.
+
+use bytes::Bytes;
+use rendezvous_rpc::Message;
+use rendezvous_transport::dial::{DialError, Dialer};
+use rendezvous_transport::direct;
+use rendezvous_transport::stream::{MessageReceiver, MessageSender, MessageStream};
+use rendezvous_wire::secret::Secret;
+
+/// The exec-server that does the work.
+#[derive(Clone, Debug)]
+pub struct Backend {
+    dialer: Dialer,
+    url: Secret,
+    bearer: Option<Secret>,
+}
+
+impl Backend {
+    /// The exec-server that listens at `url`, a `ws` or `wss` URL; `bearer` is its token, if it wants one.
+    pub fn new(dialer: Dialer, url: Secret, bearer: Option<Secret>) -> Self {
+        Self { dialer, url, bearer }
+    }
+
+    /// Connects once and disconnects, to find out whether the exec-server can be used.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot.
+    pub async fn probe(&self) -> Result<(), DialError> {
+        drop(self.connect().await?);
+        Ok(())
+    }
+
+    /// Passes a stream on until either side ends it; then the other side is ended, too. Without a connection to the
+    /// exec-server the stream is closed at once, and the harness comes again.
+    pub async fn forward(&self, stream: MessageStream) {
+        let id = stream.id().clone();
+        let backend = match self.connect().await {
+            Ok(backend) => backend,
+            Err(error) => {
+                tracing::warn!(stream = %id, error = %crate::remote::chain(&error), "cannot reach the exec-server");
+                metrics::counter!("executor_forwards_total", "result" => "failed").increment(1);
+                return;
+            }
+        };
+        metrics::counter!("executor_forwards_total", "result" => "up").increment(1);
+        let (to_harness, mut from_harness) = stream.split();
+        let (to_backend, mut from_backend) = backend.split();
+        tokio::select! {
+            () = pass(&mut from_harness, &to_backend, |_| {}) => {}
+            () = answer(&mut from_backend, &to_harness) => {}
+        }
+        tokio::join!(from_harness.close(), from_backend.close());
+        tracing::debug!(stream = %id, "forwarding ended");
+    }
+
+    async fn connect(&self) -> Result<MessageStream, DialError> {
+        let link = self.dialer.dial_direct(&self.url, self.bearer.as_ref()).await?;
+        Ok(direct::over_link(link))
+    }
+}
+
+/// Passes answers and notifications back. The harness may send large messages once `initialize` has succeeded: the first
+/// result of a connection is that of `initialize`, because every other call fails before it.
+async fn answer(from: &mut MessageReceiver, to: &MessageSender) {
+    let mut is_initialized = false;
+    pass(from, to, |message| {
+        if !is_initialized && matches!(Message::decode(message), Ok(Message::Response(_))) {
+            is_initialized = true;
+            to.set_initialized();
+        }
+    })
+    .await;
+}
+
+async fn pass(from: &mut MessageReceiver, to: &MessageSender, mut look: impl FnMut(&Bytes)) {
+    while let Some(Ok(message)) = from.recv().await {
+        // No document, and nothing that a stream can carry.
+        if message.is_empty() {
+            continue;
+        }
+        look(&message);
+        if to.send(message).await.is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,60 @@
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
+use rendezvous_wire::secret::Secret;
+use uuid::Uuid;
+
+/// Relay URLs that are remembered; the oldest goes first. An executor whose URL is gone registers again.
+pub const MAX_PLACES: usize = 64;
+
+/// Relay URLs by the name that they have here. The name is as secret as the URL: whoever knows it can use it.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    kept: Mutex<VecDeque<(String, Secret)>>,
+}
+
+impl Places {
+    /// Remembers a URL; gives its name.
+    pub(super) fn keep(&self, url: Secret) -> String {
+        let name = Uuid::new_v4().simple().to_string();
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() == MAX_PLACES {
+            kept.pop_front();
+        }
+        kept.push_back((name.clone(), url));
+        name
+    }
+
+    pub(super) fn find(&self, name: &str) -> Option<Secret> {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = kept.iter().find(|(known, _)| known == name);
+        place.map(|(_, url)| url.clone())
+    }
+
+    /// Forgets a URL that the relay does not take any more.
+    pub(super) fn forget(&self, name: &str) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.retain(|(known, _)| known != name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn remembers_the_last_ones() {
+        let places = Places::default();
+        let first = places.keep(Secret::new("ws://first"));
+        let second = places.keep(Secret::new("ws://second"));
+        assert_eq!(places.find(&first).expect("kept").expose(), "ws://first");
+        for _ in 0..MAX_PLACES - 1 {
+            places.keep(Secret::new("ws://more"));
+        }
+        assert!(places.find(&first).is_none());
+        assert_eq!(places.find(&second).expect("kept").expose(), "ws://second");
+        places.forget(&second);
+        assert!(places.find(&second).is_none());
+        assert!(places.find("unknown").is_none());
+    }
+}

@@ -1,0 +1,167 @@
+//! Which message of a stream is answered when.
+//!
+//! With one request at a time, the default and the rule of the stock protocol, messages are answered in the order of their
+//! arrival. Otherwise that holds until `initialized`; from then on each lane answers up to the configured number of calls
+//! at once, without an order between them, and a full lane leaves the other one free.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rendezvous_rpc::envelope::Request;
+use rendezvous_rpc::method::{Method as _, environment, fs, process};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::connection::{Connection, Incoming, Reaction};
+use super::inbox::{Inbox, Lane};
+use super::push::{MAX_EVENTS, push};
+use super::{Shared, Sink, Source};
+
+/// Serves one stream until it is over or the client breaks the protocol.
+pub(super) async fn serve<S: Sink>(server: Arc<Shared>, sink: S, source: impl Source) {
+    let sink = Arc::new(sink);
+    let (listener, events) = mpsc::channel(MAX_EVENTS);
+    let mut pusher = AbortOnDropHandle::new(tokio::spawn(push(Arc::clone(&sink), events)));
+    let concurrency = server.sessions.config().concurrent_requests.get();
+    let connection = Arc::new(Connection::new(server, Arc::clone(&sink), listener));
+    let mut dispatcher = Dispatcher {
+        connection,
+        sink,
+        source,
+        inbox: Inbox::default(),
+        concurrency,
+        calls: JoinSet::new(),
+        running: [0; 2],
+    };
+    tokio::select! {
+        biased;
+        _stream_is_over = &mut pusher => {}
+        End = dispatcher.run() => {}
+    }
+    // Until the last call has let go of it, the session cannot be resumed.
+    dispatcher.calls.shutdown().await;
+}
+
+/// The stream is over.
+struct End;
+
+struct Dispatcher<S, R> {
+    connection: Arc<Connection<S>>,
+    sink: Arc<S>,
+    source: R,
+    inbox: Inbox,
+    /// Calls that each lane answers at once.
+    concurrency: usize,
+    /// Answers on their way; each sends its reply itself and says whether the stream took it.
+    calls: JoinSet<(Lane, bool)>,
+    /// How many of them each lane has.
+    running: [usize; 2],
+}
+
+impl<S: Sink, R: Source> Dispatcher<S, R> {
+    async fn run(&mut self) -> End {
+        loop {
+            let step = match self.inbox.pop() {
+                Some(message) if self.concurrency > 1 && self.connection.is_initialized() => {
+                    self.dispatch(message).await
+                }
+                Some(message) => self.answer(message).await,
+                None => self.wait().await,
+            };
+            if let Err(end) = step {
+                return end;
+            }
+        }
+    }
+
+    /// Waits for a message or the end of a call.
+    async fn wait(&mut self) -> Result<(), End> {
+        tokio::select! {
+            biased;
+            Some(call) = self.calls.join_next() => {
+                let Ok((lane, true)) = call else { return Err(End) };
+                self.running[lane as usize] -= 1;
+                if let Some(next) = self.inbox.pop_call(lane) {
+                    self.start(lane, next);
+                }
+            }
+            message = self.source.recv(), if self.inbox.has_room() => self.inbox.push(message.ok_or(End)?),
+        }
+        Ok(())
+    }
+
+    /// Answers one message before the next is looked at.
+    async fn answer(&mut self, message: Bytes) -> Result<(), End> {
+        let answer = self.connection.answer(message);
+        tokio::pin!(answer);
+        let reaction = loop {
+            tokio::select! {
+                biased;
+                reaction = &mut answer => break reaction,
+                message = self.source.recv(), if self.inbox.has_room() => self.inbox.push(message.ok_or(End)?),
+            }
+        };
+        self.react(reaction).await
+    }
+
+    /// Starts to answer a call as soon as its lane has room; everything else is answered at once.
+    async fn dispatch(&mut self, message: Bytes) -> Result<(), End> {
+        let len = message.len();
+        match self.connection.read(message).await {
+            Incoming::Call(call) => {
+                let lane = lane(&call.method);
+                if self.running[lane as usize] < self.concurrency {
+                    self.start(lane, call);
+                } else {
+                    self.inbox.push_call(lane, call, len);
+                }
+                Ok(())
+            }
+            Incoming::Done(reaction) => self.react(reaction).await,
+        }
+    }
+
+    fn start(&mut self, lane: Lane, call: Request) {
+        self.running[lane as usize] += 1;
+        let connection = Arc::clone(&self.connection);
+        let sink = Arc::clone(&self.sink);
+        self.calls.spawn(async move {
+            let sent = match connection.call(call).await {
+                Reaction::Reply(reply) => sink.send(reply).await,
+                Reaction::Nothing => true,
+                Reaction::Close(_) => false,
+            };
+            (lane, sent)
+        });
+    }
+
+    async fn react(&self, reaction: Reaction) -> Result<(), End> {
+        match reaction {
+            Reaction::Nothing => Ok(()),
+            Reaction::Reply(reply) => {
+                if self.sink.send(reply).await {
+                    Ok(())
+                } else {
+                    Err(End)
+                }
+            }
+            Reaction::Close(why) => {
+                tracing::debug!(why, "client broke the protocol");
+                Err(End)
+            }
+        }
+    }
+}
+
+/// The lane of a method, as stock executors have it.
+fn lane(method: &str) -> Lane {
+    match method {
+        environment::Info::NAME
+        | environment::Status::NAME
+        | process::SignalProcess::NAME
+        | process::Terminate::NAME
+        | fs::Close::NAME => Lane::Control,
+        _ => Lane::Ordinary,
+    }
+}

@@ -109,18 +109,42 @@ pub fn ours(cx: &Context, options: &Options) -> Result<Command> {
     Ok(command.env("HOME", cx.folder()).env("TMPDIR", temporary))
 }
 
-/// Starts a stock executor that listens on loopback and serves without registry and relay; gives its URL.
+/// Starts an executor that listens on loopback and serves without registry and relay; gives its URL.
 ///
 /// # Errors
 ///
 /// It does not listen.
-pub async fn listen(cx: &Context, version: Version, workspace: &Path, content: &Path) -> Result<(Program, String)> {
-    let command = stock::listener(cx, version, "executor")?
-        .args(["exec-server", "--listen", "ws://127.0.0.1:0"])
-        .env(MARK.0, MARK.1);
-    let mut program = Program::start(cx, "executor", machine(command, workspace, content))?;
+pub async fn listen(cx: &Context, end: End, workspace: &Path, content: &Path) -> Result<(Program, String)> {
+    let command = match end {
+        End::Stock(version) => stock::listener(cx, version, "listener")?.arg("exec-server"),
+        End::Ours => {
+            let temporary = cx.subfolder("listener-tmp")?;
+            let command = Command::new(binaries::ours("executor")?);
+            command.env("HOME", cx.folder()).env("TMPDIR", temporary)
+        }
+    };
+    let command = command.args(["--listen", "ws://127.0.0.1:0"]).env(MARK.0, MARK.1);
+    let mut program = Program::start(cx, "listener", machine(command, workspace, content))?;
     let rest = program.line("ws://", wait::SOON).await?;
     Ok((program, format!("ws://{}", rest.trim())))
+}
+
+/// Starts our forwarder to the exec-server at `url`, and waits until it is reachable. Where it runs does not matter: what
+/// harnesses ask for happens at that exec-server.
+///
+/// # Errors
+///
+/// It does not register.
+pub async fn forward(cx: &Context, options: &Options, url: &str) -> Result<Program> {
+    let token = cx.secret_file(&format!("{}.token", options.name), &options.token)?;
+    let command = Command::new(binaries::ours("executor")?)
+        .args(["forward", "--connect", url, "--remote", &options.registry])
+        .args(["--environment-id", &options.environment, "--token-file"])
+        .arg(token)
+        .env("HOME", cx.folder());
+    let mut program = Program::start(cx, &options.name, command)?;
+    program.line("executor registered ", wait::SOON).await?;
+    Ok(program)
 }
 
 /// Runs a command on a machine with another name, whose `workspace` holds `content`.

@@ -7,6 +7,7 @@ pub mod binaries;
 pub mod capture;
 pub mod command;
 pub mod context;
+pub mod exec_server;
 pub mod executor;
 pub mod harness;
 pub mod link;

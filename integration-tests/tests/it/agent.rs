@@ -1,5 +1,6 @@
 //! The stock harness with any executor, driven by a scripted model.
 
+pub(crate) mod forward;
 pub(crate) mod life;
 pub(crate) mod links;
 pub(crate) mod sandbox;

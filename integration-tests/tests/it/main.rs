@@ -3,6 +3,8 @@
 mod agent;
 mod bad_input;
 mod check;
+mod conformance;
+mod gateway;
 mod matrix;
 mod nat;
 mod ours;
@@ -15,9 +17,12 @@ fn main() -> std::process::ExitCode {
         world::cases(),
         matrix::cases(),
         matrix::direct_cases(),
+        matrix::forward_cases(),
+        gateway::cases(),
         services::cases(),
         bad_input::cases(),
         nat::cases(),
+        conformance::cases(),
     ];
     runner::run(tables.into_iter().flatten())
 }

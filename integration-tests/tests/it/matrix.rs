@@ -174,13 +174,33 @@ pub(crate) fn cases() -> Vec<Case> {
     cases
 }
 
-/// The agent's tools between the stock ends alone: the measure for everything else.
+/// The agent's tools without registry and relay: between the stock ends alone, the measure for everything else, and on our
+/// listener.
 pub(crate) fn direct_cases() -> Vec<Case> {
-    let case = |version: Version| {
-        let name = format!("direct::{}::tools", End::Stock(version).name());
-        Case::new(name, When::Full, move |cx| agent::tools::play_direct(cx, version))
+    let case = |version: Version, executor: End, when| {
+        let name = format!("direct::{}::{}::tools", End::Stock(version).name(), executor.name());
+        Case::new(name, when, move |cx| agent::tools::play_direct(cx, version, executor))
     };
-    Version::ALL.map(case).into()
+    let stock = Version::ALL.map(|version| case(version, End::Stock(version), When::Full));
+    let ours = Version::ALL.map(|version| case(version, End::Ours, When::Always));
+    stock.into_iter().chain(ours).collect()
+}
+
+/// A stock harness on an exec-server of either make that our forwarder makes remote.
+pub(crate) fn forward_cases() -> Vec<Case> {
+    const NEWER: Version = Version::V0_171;
+    let mut cases = Vec::new();
+    for backend in [End::Stock(NEWER), End::Ours] {
+        let when = if backend == End::Ours { When::Full } else { When::Always };
+        let name = |what: &str| format!("forward::{}::{}::{what}", End::Stock(NEWER).name(), backend.name());
+        let tools = move |cx| agent::forward::tools(cx, NEWER, backend);
+        cases.push(Case::new(name("tools"), when, tools));
+        for (what, party) in [("harness_cut", Party::Harness), ("executor_cut", Party::Executor)] {
+            let cut = move |cx| agent::forward::mid_command(cx, NEWER, backend, party);
+            cases.push(Case::new(name(what), when, cut));
+        }
+    }
+    cases
 }
 
 impl Core {

@@ -40,6 +40,11 @@ pub(crate) async fn idle(cx: Context, version: Version, executor: End, party: Pa
 /// A link breaks while a command writes.
 pub(crate) async fn mid_command(cx: Context, version: Version, executor: End, party: Party) -> Result<()> {
     let site = Site::start(&cx, executor, RelayKind::Embedded).await?;
+    mid_command_on(&site, version, party).await
+}
+
+/// The same on an installation that runs already.
+pub(crate) async fn mid_command_on(site: &Site, version: Version, party: Party) -> Result<()> {
     let model = Model::play([Call::exec(COUNTER).into()]).await?;
     let mut harness = site.stock_harness(version, "harness", &model)?;
     site.far_file("started", wait::SOON).await?;

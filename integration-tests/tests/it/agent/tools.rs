@@ -27,16 +27,21 @@ struct Step {
 
 pub(crate) async fn play(cx: Context, version: Version, executor: End) -> Result<()> {
     let site = Site::start(&cx, executor, RelayKind::Embedded).await?;
+    play_on(&site, version).await
+}
+
+/// The same on an installation that runs already.
+pub(crate) async fn play_on(site: &Site, version: Version) -> Result<()> {
     prepare(&site.content)?;
-    let model = super::play(&site, version, script()).await?;
+    let model = super::play(site, version, script()).await?;
     judge(&model, &site.content)
 }
 
-/// The same between the stock ends alone, without registry and relay.
-pub(crate) async fn play_direct(cx: Context, version: Version) -> Result<()> {
+/// The same without registry and relay, on an executor that listens.
+pub(crate) async fn play_direct(cx: Context, version: Version, executor: End) -> Result<()> {
     let (workspace, content) = (cx.subfolder("workspace")?, cx.subfolder("far-content")?);
     prepare(&content)?;
-    let (_executor, url) = executor::listen(&cx, version, &workspace, &content).await?;
+    let (_executor, url) = executor::listen(&cx, executor, &workspace, &content).await?;
     let model = Model::play(script()).await?;
     let mut harness = stock::harness(&cx, version, "harness", &Way::Direct(&url), &workspace, &model)?;
     stock::finish(&mut harness).await?;

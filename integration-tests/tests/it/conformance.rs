@@ -1,0 +1,150 @@
+//! The same JSON-RPC exchanges with the stock exec-servers and with ours, compared.
+//!
+//! A [`Case`] is a row of a table: a name and the steps of a client. It is played on each server, in a connection and a folder
+//! of its own; what the steps record is made comparable ([`normal`]) and compared step by step. The newer stock release is
+//! the measure. Whatever another server does differently must stand in [`differences::DIFFERENCES`], with its value and its
+//! reason, and a difference that is gone must leave that table.
+//!
+//! To add a case, add a row to one of the tables (`envelope`, `lifecycle`, `process`, `files`, …), or a new table to [`GROUPS`]:
+//!
+//! ```text
+//! case("read_of_nobody", &[Call("process/read", r#"{"processId":"x"}"#)]),
+//! ```
+//!
+//! * [`case`] begins after `initialize` and `initialized`, [`raw`] with a bare connection. `.newer()` is not played on
+//!   0.145.0, `.slow()` only with `RENDEZVOUS_FULL=1`, for cases of more than a second, `.connections()` not over stdio.
+//! * [`Step`] lists what a client can do. In its texts `$dir` is the URI of the case's folder, `$path` its path, `$session`
+//!   the session of the last `initialize`.
+//! * Replies are recorded as `{"result": …}` or `{"error": CODE}`; wording is compared by `Exact` only. Times, UUIDs and the
+//!   case's folder are replaced by names, and what has no order is sorted.
+//! * Then run `cargo test -p rendezvous-integration-tests --test it -- conformance::`. A new difference is printed the way the
+//!   table wants it; mend our executor or, if it is wanted, add it with its reason.
+
+mod client;
+mod compare;
+mod concurrency;
+mod differences;
+mod envelope;
+mod file_trees;
+mod files;
+mod http;
+mod lifecycle;
+mod normal;
+mod process;
+mod process_state;
+mod script;
+
+use anyhow::{Result, ensure};
+use rendezvous_integration_tests::Context;
+use rendezvous_integration_tests::exec_server::{ExecServer, Over};
+use rendezvous_integration_tests::executor::End;
+use rendezvous_integration_tests::stock::Version;
+
+use self::script::{Case, Since};
+use crate::runner;
+
+/// A table, played on servers that are started with the same flags.
+struct Group {
+    name: &'static str,
+    cases: &'static [Case],
+    flags: &'static [&'static str],
+}
+
+/// Every table. A group is one test for each way of transport, so that groups run beside each other.
+const GROUPS: &[Group] = &[
+    group("envelope", envelope::CASES),
+    group("lifecycle", lifecycle::CASES),
+    group("process", process::CASES),
+    group("process_state", process_state::CASES),
+    group("files", files::CASES),
+    group("file_trees", file_trees::CASES),
+    Group {
+        flags: &["--concurrent-requests", "2"],
+        ..group("concurrency", concurrency::CASES)
+    },
+];
+
+const fn group(name: &'static str, cases: &'static [Case]) -> Group {
+    Group {
+        name,
+        cases,
+        flags: &[],
+    }
+}
+
+/// The measure.
+const MEASURE: End = End::Stock(Version::V0_171);
+const OLD: End = End::Stock(Version::V0_145);
+
+/// Ways of transport, and whose servers are compared with the measure over them.
+const WAYS: &[(Over, &[End])] = &[
+    (Over::WebSocket, &[OLD, End::Ours]),
+    (Over::Stdio, &[OLD, End::Ours]),
+    (Over::Relay, &[End::Ours]),
+    (Over::Forward, &[MEASURE]),
+];
+
+pub(crate) fn cases() -> Vec<runner::Case> {
+    let mut cases = http::cases();
+    for group in GROUPS {
+        for (over, others) in WAYS {
+            let name = format!("conformance::{}::{}", group.name, over.name());
+            let has = |slow: bool| {
+                let mut cases = group.cases.iter();
+                cases.any(|case| case.is_slow == slow && case.suits(*over))
+            };
+            if has(false) {
+                let quick = move |cx| async move { play(cx, group, *over, others, false).await };
+                cases.push(runner::Case::new(name.clone(), runner::When::Always, quick));
+            }
+            if has(true) {
+                let slow = move |cx| async move { play(cx, group, *over, others, true).await };
+                cases.push(runner::Case::new(format!("{name}::slow"), runner::When::Full, slow));
+            }
+        }
+    }
+    cases
+}
+
+/// Plays the quick or the slow cases of a group, and compares.
+async fn play(cx: Context, group: &Group, over: Over, others: &[End], slow: bool) -> Result<()> {
+    // Through relay and forwarder, the measure is the stock listener.
+    let measured_over = match over {
+        Over::WebSocket | Over::Stdio => over,
+        Over::Relay | Over::Forward => Over::WebSocket,
+    };
+    let cases = || {
+        group
+            .cases
+            .iter()
+            .filter(move |case| case.is_slow == slow && case.suits(over))
+    };
+    let knows = |end: End, case: &Case| case.since == Since::Always || end != OLD;
+    let mut servers = vec![ExecServer::start(&cx, MEASURE, measured_over, group.flags).await?];
+    for end in others.iter().filter(|end| cases().any(|case| knows(**end, case))) {
+        servers.push(ExecServer::start(&cx, *end, over, group.flags).await?);
+    }
+    let mut findings = Vec::new();
+    for case in cases() {
+        let name = format!("{}/{}", group.name, case.name);
+        let plays = servers
+            .iter()
+            .filter(|server| knows(server.end(), case))
+            .map(|server| async { Ok((server.end(), client::play(server, &name, case).await?)) });
+        let records = futures_util::future::try_join_all(plays).await;
+        match records {
+            Ok(records) => findings.extend(compare::compare(&name, over, &records)),
+            Err(error) => {
+                let error: anyhow::Error = error;
+                findings.push(format!("{name}: {error:#}"));
+            }
+        }
+    }
+    ensure!(
+        findings.is_empty(),
+        "{} findings:\n{}",
+        findings.len(),
+        findings.join("\n")
+    );
+    Ok(())
+}

@@ -1,0 +1,100 @@
+//! Every known and wanted difference from stock 0.171.0, with its reason.
+
+/// What a server does otherwise.
+#[derive(Debug)]
+pub(super) struct Difference {
+    /// `group/case`.
+    pub(super) case: &'static str,
+    /// The step that records it.
+    pub(super) step: usize,
+    /// What it records, as JSON.
+    pub(super) is: &'static str,
+    /// Why this is so, and stays so.
+    pub(super) why: &'static str,
+}
+
+/// Ours.
+pub(super) const DIFFERENCES: &[Difference] = &[
+    Difference {
+        case: "envelope/frame_of_20_mib",
+        step: 0,
+        is: r#"{"error":-32601,"id":1}"#,
+        why: "a message of up to 64 MiB is taken however it is cut into frames; stock drops a connection for a frame above 16 MiB",
+    },
+    Difference {
+        case: "envelope/numbers",
+        step: 0,
+        is: r#"{"error":-32600,"id":-1}"#,
+        why: "no method takes a number beyond 64-bit floats, so a message with one is refused as a whole",
+    },
+    Difference {
+        case: "envelope/names_that_decoders_use",
+        step: 0,
+        is: r#"{"error":-32601,"id":1}"#,
+        why: "a member of any name is a member; stock's decoder gives this one a meaning",
+    },
+    Difference {
+        case: "envelope/names_that_decoders_use",
+        step: 1,
+        is: r#"{"error":-32601,"id":1}"#,
+        why: "a member of any name is a member; stock's decoder gives this one a meaning",
+    },
+    Difference {
+        case: "envelope/names_that_decoders_use",
+        step: 2,
+        is: r#"{"error":-32600,"id":-1}"#,
+        why: "a document inside a text is no message; stock takes it for one, past its own checks",
+    },
+    Difference {
+        case: "envelope/parameters_as_a_list",
+        step: 2,
+        is: r#"{"result":{"path":"file:///etc"}}"#,
+        why: "parameters by position are not part of the contract; stock counts optional ones, too",
+    },
+    Difference {
+        case: "lifecycle/result",
+        step: 0,
+        is: r#"{"result":{"environmentInfo":{"capabilities":{"fileWriteStreaming":"<flag>","fsWatchMissing":"<flag>","networkProxyLaunch":"<flag>","sandboxedFileStreaming":"<flag>"},"cwd":"<text>","executorVersion":"<text>","platformOs":"<text>","shell":{"name":"<text>","path":"<text>"},"tempDir":"<text>","temporaryDirectories":["<text>"],"userHomeDir":"<text>"},"sessionId":"<text>"}}"#,
+        why: "capabilities that are not there are left out, and there are no provider and helper folders to name",
+    },
+    Difference {
+        case: "lifecycle/info",
+        step: 0,
+        is: r#"{"result":{"capabilities":{"fileWriteStreaming":"<flag>","fsWatchMissing":"<flag>","networkProxyLaunch":"<flag>","sandboxedFileStreaming":"<flag>"},"cwd":"<text>","executorVersion":"<text>","platformOs":"<text>","shell":{"name":"<text>","path":"<text>"},"tempDir":"<text>","temporaryDirectories":["<text>"],"userHomeDir":"<text>"}}"#,
+        why: "as in the result of initialize",
+    },
+    Difference {
+        case: "process/many_bytes",
+        step: 1,
+        is: r#"{"closedLast":true,"exit":[0,false],"longChunks":true,"stdout":{"length":300000,"sha256":"29927e273accc68286005017f7fa6e4f27bddb4db3083ff8b8d4c3667905b7fa"}}"#,
+        why: "one notification carries what a pipe held, up to 45 056 bytes, where stock sends six of 8 192",
+    },
+    Difference {
+        case: "file_trees/copy",
+        step: 17,
+        is: r#""oneoneone741\n741\n d \n l file\n l tree\ndangling l none\ninner d \ninner/leaf f \ninner/link l leaf\n""#,
+        why: "a file that is copied onto itself keeps its content; stock empties it",
+    },
+];
+
+/// Stock 0.145.0: what changed between the releases. Some of it happens only sometimes.
+pub(super) const OLD: &[Difference] = &[
+    Difference {
+        case: "process_state/terminate",
+        step: 3,
+        is: r#"{"closedLast":true,"exit":[-1,false],"stdout":"ready\n"}"#,
+        why: "the exit code of a terminated process was -1",
+    },
+    Difference {
+        case: "process_state/terminate",
+        step: 5,
+        is: r#"{"result":{"chunks":[],"closed":true,"exitCode":-1,"exited":true,"failure":null,"nextSeq":4,"sandboxDenied":false}}"#,
+        why: "the exit code of a terminated process was -1",
+    },
+    Difference {
+        case: "process_state/terminate_kills_the_group",
+        step: 3,
+        is: r#"{"closedLast":true,"exit":[-1,false],"stdout":"ready\n"}"#,
+        why: "the exit code of a terminated process was -1",
+    },
+];

@@ -69,18 +69,20 @@ async fn calls_wait_for_the_handshake() {
     let server = server();
     let mut client = Client::raw(&server);
     let families = [
-        ("process/read", "exec"),
-        ("process/start", "exec"),
-        ("fs/readFile", "filesystem"),
-        ("fs/close", "filesystem"),
-        ("environment/info", "environment info"),
-        ("environment/status", "environment status"),
+        ("process/read", json!({"processId": "p"}), "exec"),
+        ("process/start", start("p", "true"), "exec"),
+        ("fs/readFile", json!({"path": "file:///"}), "filesystem"),
+        ("fs/close", json!({"handleId": "h"}), "filesystem"),
+        ("environment/info", json!({}), "environment info"),
+        ("environment/status", json!({}), "environment status"),
     ];
-    for (method, family) in families {
-        let error = client.call(method, json!({})).await.expect_err(method);
+    for (method, params, family) in &families {
+        let error = client.call(method, params.clone()).await.expect_err(method);
         let text = format!("client must call initialize before using {family} methods");
         assert_eq!(error, (-32600, text));
     }
+    let unfit = client.call("process/read", json!({})).await.expect_err("no process");
+    assert_eq!(unfit.0, -32602, "parameters are looked at first");
     let wrong = client.call("initialize", json!({})).await.expect_err("no name");
     assert_eq!(wrong.0, -32602);
     let result = client
@@ -89,8 +91,8 @@ async fn calls_wait_for_the_handshake() {
         .expect("a failed initialize may be repeated");
     let id = result["sessionId"].as_str().expect("session").to_owned();
     assert_eq!(id.len(), 36);
-    for (method, family) in families {
-        let error = client.call(method, json!({})).await.expect_err(method);
+    for (method, params, family) in &families {
+        let error = client.call(method, params.clone()).await.expect_err(method);
         let text = format!("client must send initialized before using {family} methods");
         assert_eq!(error, (-32600, text));
     }

@@ -1,10 +1,14 @@
 //! The methods, one module a family.
 
 pub(crate) mod background;
+mod capability;
+mod config;
 pub(crate) mod environment;
 mod fs;
+pub(crate) mod http;
 mod process;
 mod sandbox;
+mod snapshot;
 
 use bytes::Bytes;
 use rendezvous_rpc::base64::Base64;
@@ -21,8 +25,11 @@ use crate::server::{Connection, Sink};
 pub(crate) enum Family {
     Exec,
     Filesystem,
+    Http,
     EnvironmentInfo,
     EnvironmentStatus,
+    EnvironmentConfig,
+    CapabilityDiscovery,
 }
 
 impl Family {
@@ -31,8 +38,11 @@ impl Family {
         match self {
             Self::Exec => "exec",
             Self::Filesystem => "filesystem",
+            Self::Http => "http",
             Self::EnvironmentInfo => "environment info",
             Self::EnvironmentStatus => "environment status",
+            Self::EnvironmentConfig => "environment config",
+            Self::CapabilityDiscovery => "capability discovery",
         }
     }
 }
@@ -42,6 +52,8 @@ impl Family {
 pub(crate) enum Reply {
     /// A whole encoded reply to send.
     Message(Bytes),
+    /// It was sent already.
+    Sent,
 }
 
 impl Reply {
@@ -82,6 +94,9 @@ fn unwritable(error: serde_json::Error) -> RpcError {
 
 /// Calls a method other than `initialize`.
 pub(crate) async fn call<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
+    use method::capability::Discover;
+    use method::config::ReadConfig;
+    use method::http::HttpRequest;
     use method::{environment as env, fs as files, process as exec};
     match request.method.as_str() {
         env::Info::NAME => environment::info(connection, request),
@@ -92,6 +107,9 @@ pub(crate) async fn call<S: Sink>(connection: &Connection<S>, request: &Request)
         exec::SignalProcess::NAME => process::signal(connection, request),
         exec::Terminate::NAME => process::terminate(connection, request),
         exec::CloseStdin::NAME if connection.has_process_control() => process::close_stdin(connection, request),
+        Discover::NAME => capability::discover(connection, request).await,
+        ReadConfig::NAME => config::read(connection, request).await,
+        HttpRequest::NAME => http::request(connection, request).await,
         files::ReadFile::NAME => fs::read_file(connection, request).await,
         files::Open::NAME => fs::open(connection, request).await,
         files::ReadBlock::NAME => fs::read_block(connection, request).await,

@@ -16,14 +16,18 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use rendezvous_host::files::Files;
+use rendezvous_host::http::Http;
 use rendezvous_host::process::Budget;
 use rendezvous_host::sandbox::Sandbox;
+use rendezvous_host::snapshot::SnapshotBudget;
+use rendezvous_rpc::RpcError;
 use rendezvous_rpc::method::environment::EnvironmentInfo;
 use rendezvous_wire::limits::SESSION_RETENTION;
+use tokio::sync::OnceCell;
 
 pub(crate) use self::connection::Connection;
 pub(crate) use self::push::stream_name;
-use crate::methods::environment;
+use crate::methods::{environment, http};
 use crate::session::{MAX_SESSIONS, Sessions};
 
 /// Most calls of one stream that may be answered at once.
@@ -58,6 +62,8 @@ pub struct Config {
     pub sandbox: Sandbox,
     /// Calls of one stream that are answered at once; one means in the order of their arrival.
     pub concurrent_requests: NonZeroUsize,
+    /// Bounds the shell snapshots of all sessions together.
+    pub snapshots: SnapshotBudget,
 }
 
 impl Default for Config {
@@ -68,6 +74,7 @@ impl Default for Config {
             budget: Arc::default(),
             sandbox: Sandbox::default(),
             concurrent_requests: NonZeroUsize::MIN,
+            snapshots: SnapshotBudget::default(),
         }
     }
 }
@@ -85,6 +92,13 @@ pub(crate) struct Shared {
     pub(crate) files: Files,
     pub(crate) sandbox: Sandbox,
     pub(crate) info: EnvironmentInfo,
+    http: OnceCell<Http>,
+}
+
+impl Shared {
+    pub(crate) async fn http(&self) -> Result<&Http, RpcError> {
+        http::client(&self.http).await
+    }
 }
 
 impl Server {
@@ -96,6 +110,7 @@ impl Server {
                 sandbox: config.sandbox.clone(),
                 sessions: Arc::new(Sessions::new(config)),
                 info: environment::describe(),
+                http: OnceCell::new(),
             }),
         }
     }

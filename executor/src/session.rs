@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use rendezvous_host::process::{Event, Outlet, Processes};
+use rendezvous_host::snapshot::Snapshots;
 use rendezvous_rpc::RpcError;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
@@ -34,6 +35,7 @@ pub(crate) struct Session {
     /// A bearer secret: whoever knows it may resume the session. It is never logged.
     id: String,
     processes: Processes,
+    snapshots: Snapshots,
     outlet: Outlet,
     state: Mutex<State>,
 }
@@ -52,6 +54,10 @@ impl Session {
 
     pub(crate) fn processes(&self) -> &Processes {
         &self.processes
+    }
+
+    pub(crate) fn snapshots(&self) -> &Snapshots {
+        &self.snapshots
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -155,6 +161,7 @@ impl Table {
         let session = Arc::new(Session {
             id: id.clone(),
             processes: Processes::new(outlet.clone(), Arc::clone(&config.budget)),
+            snapshots: Snapshots::new(Arc::clone(&config.budget), config.snapshots.clone()),
             outlet,
             state: Mutex::new(State {
                 instance: 0,

@@ -15,6 +15,7 @@ use crate::connect::RelayConnector;
 use crate::error::HarnessError;
 use crate::options::Options;
 use crate::recovery::Policy;
+use crate::session::core::listen::Listener;
 use crate::session::core::{Core, Peer};
 use crate::session::driver::{self, Connector, LinkState, Shared};
 use crate::session::{Call, Class, Command, MAX_HELD};
@@ -131,11 +132,20 @@ impl Harness {
     }
 
     pub(crate) async fn call_as<M: Method>(&self, params: &M::Params, class: Class) -> Result<M::Result, HarnessError> {
+        self.call_with::<M>(params, class, None).await
+    }
+
+    pub(crate) async fn call_with<M: Method>(
+        &self,
+        params: &M::Params,
+        class: Class,
+        listener: Option<Listener>,
+    ) -> Result<M::Result, HarnessError> {
         let params = serde_json::to_vec(params).map_err(|error| HarnessError::Answer {
             method: M::NAME,
             reason: error.to_string(),
         })?;
-        let result = self.call_raw(M::NAME, params.into(), class).await?;
+        let result = self.call_and_listen(M::NAME, params.into(), class, listener).await?;
         envelope::decode_result(&result).map_err(|error| HarnessError::Answer {
             method: M::NAME,
             reason: error.to_string(),
@@ -148,11 +158,23 @@ impl Harness {
         params: Bytes,
         class: Class,
     ) -> Result<Box<RawValue>, HarnessError> {
+        self.call_and_listen(method, params, class, None).await
+    }
+
+    /// Makes a call whose news go to `listener` from the moment that it is sent.
+    pub(crate) async fn call_and_listen(
+        &self,
+        method: &'static str,
+        params: Bytes,
+        class: Class,
+        listener: Option<Listener>,
+    ) -> Result<Box<RawValue>, HarnessError> {
         let (reply, result) = oneshot::channel();
         let call = Call {
             method,
             params,
             class,
+            listener,
             reply,
         };
         self.command(Command::Call(call)).await?;

@@ -68,6 +68,12 @@ pub enum HarnessError {
     /// Too many processes at once.
     #[error("more than {0} processes at once")]
     TooManyProcesses(usize),
+    /// Too many bodies of responses on their way.
+    #[error("more than {0} response bodies at once")]
+    TooManyBodies(usize),
+    /// The body of a response broke off.
+    #[error("the response's body broke off: {0}")]
+    Body(String),
     /// The process has no stdin, or no more.
     #[error("the process takes no input any more")]
     StdinClosed,
@@ -85,7 +91,7 @@ impl HarnessError {
         match self {
             Self::Unreachable(error) | Self::Lost(error) => !matches!(error.verdict(), Verdict::Final),
             Self::Refused(error) => error.is_retryable(),
-            Self::TooManyCalls(_) | Self::TooManyProcesses(_) => true,
+            Self::TooManyCalls(_) | Self::TooManyProcesses(_) | Self::TooManyBodies(_) => true,
             _ => false,
         }
     }

@@ -3,13 +3,16 @@
 use bytes::Bytes;
 use rendezvous_rpc::method::fs::{
     self, CanonicalizeResult, CloseParams, CopyParams, CreateDirectoryParams, DirectoryEntry, Metadata, OpenMode,
-    OpenParams, PathParams, ReadBlockParams, RemoveParams, WalkOptions, WalkParams, WalkResult, WriteFileParams,
+    OpenParams, PathParams, ReadBlockParams, RemoveParams, WalkOptions, WalkParams, WalkResult, WriteBlockParams,
+    WriteFileParams,
 };
-use rendezvous_rpc::{Base64, PathUri};
+use rendezvous_rpc::{Base64, Method as _, PathUri};
+use tokio::sync::watch;
 
 use crate::client::Harness;
 use crate::error::HarnessError;
 use crate::session::Class;
+use crate::session::driver::LinkState;
 
 impl Harness {
     /// Reads a whole regular file. Stock executors give up to 512 MiB but send it as one message, so that about 45 MiB is
@@ -56,6 +59,43 @@ impl Harness {
         Ok(RemoteFile {
             harness: self.clone(),
             handle,
+        })
+    }
+
+    /// Begins to replace a regular file, or to create one in an existing directory, by blocks. Our executors put the new
+    /// content in place at [`RemoteWriter::finish`]; stock ones empty the file at once. Needs the capability
+    /// `fileWriteStreaming`.
+    ///
+    /// ```no_run
+    /// # async fn example(harness: rendezvous_harness::Harness) -> Result<(), rendezvous_harness::HarnessError> {
+    /// # use rendezvous_harness::PathUri;
+    /// let writer = harness.replace(&PathUri::parse("file:///work/large")?).await?;
+    /// writer.write_block(0, "first, ".into()).await?;
+    /// writer.write_block(7, "second".into()).await?;
+    /// writer.finish().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As any call.
+    pub async fn replace(&self, path: &PathUri) -> Result<RemoteWriter, HarnessError> {
+        let mut link = self.link_state();
+        link.mark_unchanged();
+        let handle = format!("f{}", self.next_number());
+        let params = OpenParams {
+            handle_id: handle.clone(),
+            path: path.clone(),
+            mode: OpenMode::Replace,
+            follow_symlinks: None,
+            sandbox: None,
+        };
+        self.call::<fs::Open>(&params).await?;
+        Ok(RemoteWriter {
+            harness: self.clone(),
+            handle,
+            link,
         })
     }
 
@@ -204,5 +244,71 @@ impl RemoteFile {
             .call_as::<fs::Close>(&params, Class::Cleanup)
             .await
             .map(drop)
+    }
+}
+
+/// A file on the executor that is being replaced. [`RemoteWriter::finish`] or [`RemoteWriter::discard`] gives its handle
+/// back; dropped, it stays open until the connection ends, which discards it.
+#[derive(Debug)]
+pub struct RemoteWriter {
+    harness: Harness,
+    handle: String,
+    /// Changes when the connection that holds the handle is lost.
+    link: watch::Receiver<LinkState>,
+}
+
+impl RemoteWriter {
+    /// Longest block.
+    pub const MAX_BLOCK: u64 = fs::MAX_BLOCK;
+
+    /// Writes a block of 1 to [`Self::MAX_BLOCK`] bytes at `offset`, in any order; what no block covers reads as zeros.
+    ///
+    /// # Errors
+    ///
+    /// As any call; [`HarnessError::is_not_found`] when a lost connection has discarded the file.
+    pub async fn write_block(&self, offset: u64, bytes: Bytes) -> Result<(), HarnessError> {
+        let params = WriteBlockParams {
+            handle_id: self.handle.clone(),
+            offset,
+            chunk: Base64(bytes),
+        };
+        // Writing twice is the same as once; on a new connection the handle is unknown.
+        let written = self.harness.call_as::<fs::WriteBlock>(&params, Class::Repeatable);
+        written.await.map(drop)
+    }
+
+    /// Puts the new content in place.
+    ///
+    /// # Errors
+    ///
+    /// As any call; [`HarnessError::OutcomeUnknown`] when the connection was lost since the file was opened.
+    pub async fn finish(self) -> Result<(), HarnessError> {
+        let params = CloseParams {
+            handle_id: self.handle.clone(),
+        };
+        let closed = self.harness.call::<fs::Close>(&params).await;
+        // On a new connection the handle is unknown, and closing an unknown one succeeds.
+        if self.link.has_changed().unwrap_or(true) {
+            return Err(HarnessError::OutcomeUnknown(fs::Close::NAME));
+        }
+        closed.map(drop)
+    }
+
+    /// Gives up. Our executors leave the old content; stock ones what was written so far.
+    ///
+    /// # Errors
+    ///
+    /// As any call.
+    pub async fn discard(self) -> Result<(), HarnessError> {
+        // No call does only this, but a file that is open for the other purpose is closed by a failed one.
+        let params = ReadBlockParams {
+            handle_id: self.handle.clone(),
+            offset: 0,
+            len: 1,
+        };
+        match self.harness.call_as::<fs::ReadBlock>(&params, Class::Cleanup).await {
+            Ok(_) | Err(HarnessError::Refused(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 }

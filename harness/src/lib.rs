@@ -21,17 +21,22 @@
 //! * [`Harness`]: the session; typed calls. It survives lost connections: with a fresh way from the registry, the same key
 //!   and a new stream it takes the session up again, and reads what it missed.
 //! * [`process`]: processes and their ordered events. [`files`]: files. [`stdin`]: how input ends.
+//! * [`http`]: requests from the executor's network. [`watch`]: paths that appear. [`environment`]: plugins, skills and
+//!   configuration there.
 //! * [`options`], [`recovery`]: where to connect, and how patiently. [`HarnessError`]: what can go wrong.
 
 mod client;
 mod connect;
+pub mod environment;
 mod error;
 pub mod files;
+pub mod http;
 pub mod options;
 pub mod process;
 pub mod recovery;
 mod session;
 pub mod stdin;
+pub mod watch;
 
 pub use client::Harness;
 pub use error::{AttemptError, HarnessError, exit};

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use rendezvous_transport::policy::{ClearText, RegistryUrl, UrlError};
+pub use rendezvous_transport::policy::ClearText;
+use rendezvous_transport::policy::{RegistryUrl, UrlError};
 use rendezvous_wire::id::{EnvironmentId, IdError};
 use rendezvous_wire::secret::Secret;
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rendezvous_rpc::event::ProcessEvent;
+pub use rendezvous_rpc::method::process::ShellSnapshot;
 use rendezvous_rpc::method::process::{
     self, EnvPolicy, Inherit, ProcessParams, Signal, SignalParams, StartParams, WriteResult, WriteStatus,
 };
@@ -51,6 +52,9 @@ pub struct ProcessSpec {
     pub tty: bool,
     /// Its stdin.
     pub stdin: Stdin,
+    /// For a command `SHELL -lc TEXT`: begin with what the shell's start-up files left when they ran for an earlier command of
+    /// the same scope. Needs the capability `shellSnapshotV2`.
+    pub shell_snapshot: Option<ShellSnapshot>,
 }
 
 impl ProcessSpec {
@@ -62,6 +66,7 @@ impl ProcessSpec {
             env: BTreeMap::new(),
             tty: false,
             stdin: Stdin::Empty,
+            shell_snapshot: None,
         }
     }
 }
@@ -152,7 +157,7 @@ impl Harness {
             enforce_managed_network: false,
             managed_network: None,
             network_proxy: None,
-            shell_snapshot: None,
+            shell_snapshot: spec.shell_snapshot,
             metadata: None,
         };
         let (sender, events) = delivery::channel();

@@ -13,6 +13,7 @@ use rendezvous_rpc::method::process::StartParams;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
+use self::core::listen::Listener;
 use crate::error::HarnessError;
 
 /// Processes of one session at once, from the start to the last event taken.
@@ -38,6 +39,8 @@ pub(crate) struct Call {
     /// JSON.
     pub(crate) params: Bytes,
     pub(crate) class: Class,
+    /// Who waits for news that follow.
+    pub(crate) listener: Option<Listener>,
     pub(crate) reply: oneshot::Sender<Result<Box<RawValue>, HarnessError>>,
 }
 

@@ -89,6 +89,11 @@ impl Policy {
     }
 }
 
+/// Whether a variable of the host's environment is none that a caller may learn: [`NOT_INHERITED`] or [`STRIPPED`].
+pub(crate) fn is_withheld(name: &OsStr) -> bool {
+    is_one_of(&NOT_INHERITED, name) || is_one_of(&STRIPPED, name)
+}
+
 fn is_one_of(names: &[&str], name: &OsStr) -> bool {
     names.iter().any(|each| name.eq_ignore_ascii_case(each))
 }

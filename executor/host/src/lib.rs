@@ -1,18 +1,21 @@
-//! This machine's processes, terminals and files; no network protocol.
+//! This machine's processes, terminals, files and requests; no protocol of ours.
 //!
 //! * [`process`]: start a program with pipes or a terminal, stream what it writes, signal its group, and learn how it
 //!   ended. [`process::Processes`] is the table of one session.
 //! * [`mod@env`]: the environment of a child, computed from the host's own.
 //! * [`files`]: reads, writes, listings, copies and walks, run off the async threads.
+//! * [`http`]: requests from this machine's place in the network.
 //! * [`watch`]: waiting for paths to appear.
 //! * [`sandbox`]: confines programs and calls on files to what a permission profile allows.
-//! * [`shell`]: which shell the user of this machine has.
+//! * [`shell`]: which shell the user of this machine has. [`snapshot`]: what its start-up files leave.
 //!
 //! Linux only.
 
 pub mod env;
 pub mod files;
+pub mod http;
 pub mod process;
 pub mod sandbox;
 pub mod shell;
+pub mod snapshot;
 pub mod watch;

@@ -1,22 +1,51 @@
 //! What goes on for a client between its calls, and ends with its stream.
 
+use std::collections::HashSet;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rendezvous_host::watch::MissingWatch;
+use rendezvous_rpc::RpcError;
 use rendezvous_rpc::envelope::write_notification;
 use rendezvous_rpc::method::Notification;
 use rendezvous_rpc::method::fs::{MissingChanged, MissingChangedParams};
 use serde::Serialize;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::server::Sink;
+
+/// Bodies that one stream may have on their way.
+const MAX_STREAMS: usize = 256;
 
 /// The work of one stream that outlasts the call which asked for it.
 #[derive(Debug)]
 pub(crate) struct Background<S> {
     sink: Arc<S>,
     watch: Mutex<Watch>,
+    streams: Arc<Mutex<HashSet<String>>>,
+    end: CancellationToken,
+    _end_on_drop: DropGuard,
+}
+
+/// The name of a body on its way, free again when this is dropped.
+#[derive(Debug)]
+pub(crate) struct StreamPlace {
+    id: String,
+    streams: Arc<Mutex<HashSet<String>>>,
+}
+
+impl StreamPlace {
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+}
+
+impl Drop for StreamPlace {
+    fn drop(&mut self) {
+        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        streams.remove(&self.id);
+    }
 }
 
 /// The one watch that a stream may have.
@@ -29,10 +58,43 @@ struct Watch {
 
 impl<S: Sink> Background<S> {
     pub(crate) fn new(sink: Arc<S>) -> Self {
+        let end = CancellationToken::new();
         Self {
             sink,
             watch: Mutex::default(),
+            streams: Arc::default(),
+            _end_on_drop: end.clone().drop_guard(),
+            end,
         }
+    }
+
+    pub(crate) fn sink(&self) -> &Arc<S> {
+        &self.sink
+    }
+
+    /// Runs something until it is done or the stream is over. Whoever calls bounds how many there are.
+    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        tokio::spawn(self.end.clone().run_until_cancelled_owned(work));
+    }
+
+    /// Takes the name of a body that will be streamed.
+    pub(crate) fn reserve_stream(&self, id: &str) -> Result<StreamPlace, RpcError> {
+        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        if streams.contains(id) {
+            return Err(RpcError::invalid_params(format!(
+                "http/request streamResponse requestId `{id}` is already active"
+            )));
+        }
+        if streams.len() >= MAX_STREAMS {
+            return Err(RpcError::invalid_request(format!(
+                "at most {MAX_STREAMS} http/request bodies may be streamed per connection"
+            )));
+        }
+        streams.insert(id.to_owned());
+        Ok(StreamPlace {
+            id: id.to_owned(),
+            streams: Arc::clone(&self.streams),
+        })
     }
 
     /// Takes up a watch in place of the one before, unless its id was used. Returns whether it watches now.
@@ -68,7 +130,7 @@ impl<S: Sink> Background<S> {
 }
 
 /// Sends news. Returns whether the stream could take them.
-async fn notify<N: Notification<Params: Serialize>>(sink: &impl Sink, params: &N::Params) -> bool {
+pub(super) async fn notify<N: Notification<Params: Serialize>>(sink: &impl Sink, params: &N::Params) -> bool {
     let mut out = Vec::new();
     match write_notification(&mut out, N::NAME, params) {
         Ok(()) => sink.send(out.into()).await,

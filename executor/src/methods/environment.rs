@@ -53,8 +53,12 @@ pub(crate) fn describe() -> EnvironmentInfo {
 fn capabilities() -> Capabilities {
     Capabilities {
         file_write_streaming: true,
+        capability_discovery_sandbox: true,
+        environment_config_read: true,
         fs_watch_missing: true,
         sandboxed_file_streaming: true,
+        http_header_env_vars: true,
+        shell_snapshot_v2: true,
         ..Capabilities::default()
     }
 }

@@ -1,23 +1,27 @@
 //! Files of this machine.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rendezvous_host::files::{Access, Fault, FileError, Files, Links, Target, WalkOptions};
+use bytes::Bytes;
+use rendezvous_host::files::{Access, Fault, FileError, Files, Links, ReadSink, Target, WalkOptions};
 use rendezvous_host::sandbox::Policy;
 use rendezvous_host::watch::MissingWatch;
-use rendezvous_rpc::envelope::Request;
+use rendezvous_rpc::base64::{Encoder, Pieces};
+use rendezvous_rpc::envelope::{Request, decode_params};
 use rendezvous_rpc::method::Empty;
 use rendezvous_rpc::method::fs::{
     Canonicalize, CanonicalizeResult, Close, Copy, CreateDirectory, DirectoryEntry, EntryKind, GetMetadata, Metadata,
     Open, OpenMode, OpenResult, ReadBlock, ReadDirectory, ReadDirectoryResult, ReadFile, Remove, Walk, WalkEntry,
     WalkError, WalkResult, WatchMissing, WatchMissingResult, WriteBlock, WriteFile,
 };
-use rendezvous_rpc::{PathUri, RpcError};
+use rendezvous_rpc::{PathUri, RequestId, RpcError};
 use rendezvous_wire::limits::MAX_MESSAGE;
+use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Family, Reply, params, reply, sandbox};
+use super::{Family, Reply, params, reply, sandbox, unwritable};
 use crate::server::{Connection, Sink};
 
 /// Largest file whose content fits a reply in base64. Larger ones are read in blocks.
@@ -28,8 +32,44 @@ pub(super) async fn read_file<S: Sink>(connection: &Connection<S>, request: &Req
     connection.require(Family::Filesystem)?;
     let target = target(&params.path, params.follow_symlinks)?;
     let files = reading(connection, params.sandbox.as_ref(), &target.path).await?;
-    let data = files.read(target, MAX_WHOLE_FILE).await.map_err(failed)?;
-    Reply::with_bytes(&request.id, "dataBase64", &data, "")
+    let text = ContentText::new(&request.id)?;
+    let read = files.read_into(target, MAX_WHOLE_FILE, text).await;
+    read.map_err(failed)?.finish()
+}
+
+/// The reply of `fs/readFile`, into which a file goes as it is read, so that it is in memory once.
+struct ContentText {
+    out: Vec<u8>,
+    encoder: Encoder,
+}
+
+impl ContentText {
+    fn new(id: &RequestId) -> Result<Self, RpcError> {
+        let mut out = Vec::with_capacity(64);
+        out.extend_from_slice(br#"{"id":"#);
+        serde_json::to_writer(&mut out, id).map_err(unwritable)?;
+        out.extend_from_slice(br#","result":{"dataBase64":""#);
+        Ok(Self {
+            out,
+            encoder: Encoder::default(),
+        })
+    }
+
+    fn finish(mut self) -> Result<Reply, RpcError> {
+        self.encoder.finish(&mut self.out);
+        self.out.extend_from_slice(br#""}}"#);
+        Reply::checked(self.out)
+    }
+}
+
+impl ReadSink for ContentText {
+    fn expect(&mut self, len: usize) {
+        self.out.reserve_exact(len.div_ceil(3) * 4 + 16);
+    }
+
+    fn take(&mut self, piece: &[u8]) {
+        self.encoder.update(piece, &mut self.out);
+    }
 }
 
 pub(super) async fn open<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
@@ -81,15 +121,29 @@ pub(super) async fn close<S: Sink>(connection: &Connection<S>, request: &Request
 }
 
 pub(super) async fn write_file<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
-    let params = params::<WriteFile>(request)?;
+    let given = request.params.as_ref();
+    let params: WriteText<'_> = decode_params(request.params.as_deref())?;
     connection.require(Family::Filesystem)?;
     let target = target(&params.path, params.follow_symlinks)?;
-    let data = params.data_base64.map_err(|error| {
-        RpcError::invalid_request(format!("fs/writeFile requires valid base64 dataBase64: {error}"))
-    })?;
     let files = writing(connection, params.sandbox.as_ref()).await?;
-    files.write(target, data.0).await.map_err(failed)?;
+    let text = given.map_or_else(Bytes::new, |given| given.share(&params.data_base64));
+    let content =
+        move || Pieces::new(text).map_err(|error| format!("fs/writeFile requires valid base64 dataBase64: {error}"));
+    files.write_from(target, content).await.map_err(failed)?;
     reply::<WriteFile>(request, &Empty {})
+}
+
+/// The parameters of `fs/writeFile`, whose content stays text until it is written.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WriteText<'a> {
+    path: PathUri,
+    #[serde(borrow)]
+    data_base64: Cow<'a, str>,
+    #[serde(default)]
+    follow_symlinks: Option<bool>,
+    #[serde(default)]
+    sandbox: Option<Value>,
 }
 
 pub(super) async fn create_directory<S: Sink>(
@@ -225,7 +279,11 @@ pub(super) async fn watch_missing<S: Sink>(connection: &Connection<S>, request: 
 }
 
 /// Where a call that changes nothing at `path` is done.
-async fn reading<S: Sink>(connection: &Connection<S>, sandbox: Option<&Value>, path: &Path) -> Result<Files, RpcError> {
+pub(super) async fn reading<S: Sink>(
+    connection: &Connection<S>,
+    sandbox: Option<&Value>,
+    path: &Path,
+) -> Result<Files, RpcError> {
     let files = &connection.server.files;
     let Some(policy) = sandbox::for_files(sandbox)? else {
         return Ok(files.clone());

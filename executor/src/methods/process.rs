@@ -1,6 +1,7 @@
 //! Processes of the session.
 
 use std::ffi::OsString;
+use std::io;
 use std::time::Duration;
 
 use rendezvous_host::env::{self, Inherit, Policy as EnvironmentPolicy};
@@ -14,8 +15,9 @@ use rendezvous_rpc::method::process::{
     Terminate, TerminateResult, Write, WriteResult, WriteStatus as WireStatus,
 };
 use rendezvous_rpc::{RequestId, RpcError};
+use serde_json::json;
 
-use super::{Family, Reply, params, reply, sandbox, unwritable};
+use super::{Family, Reply, params, reply, sandbox, snapshot, unwritable};
 use crate::server::{Connection, Sink, stream_name};
 
 /// Longest id of a process.
@@ -29,6 +31,8 @@ pub(super) async fn start<S: Sink>(connection: &Connection<S>, request: &Request
     let params = params::<Start>(request)?;
     let session = connection.require(Family::Exec)?.session();
     let process_id = params.process_id.clone();
+    let snapshot = snapshot::Request::new(&params)?;
+    let inherited = params.env_policy.clone().map(env_policy);
     let (mut spec, policy) = spec(params)?;
     let mut sandbox_type = "none";
     if let Some(policy) = policy {
@@ -37,6 +41,12 @@ pub(super) async fn start<S: Sink>(connection: &Connection<S>, request: &Request
         if spec.jail.is_some() {
             sandbox_type = SANDBOXED;
         }
+    }
+    if let Some(snapshot) = snapshot {
+        // Start-up files run in the sandbox of the command.
+        let mut base = spec.clone();
+        base.env = env::compose(std::env::vars_os(), inherited.as_ref(), []);
+        snapshot.apply(session, &base, &mut spec).await;
     }
     session
         .processes()
@@ -120,6 +130,17 @@ fn not_started(error: &StartError) -> RpcError {
     match error {
         StartError::AlreadyExists(_) | StartError::Cancelled(_) => RpcError::invalid_request(error.to_string()),
         StartError::Sandbox(error) => sandbox::not_started(error),
+        StartError::Spawn(cause) => {
+            let kind = match cause.kind() {
+                io::ErrorKind::NotFound => "spawnNotFound",
+                io::ErrorKind::PermissionDenied => "spawnPermissionDenied",
+                _ => "spawnFailed",
+            };
+            RpcError {
+                data: Some(json!({ "kind": kind })),
+                ..RpcError::internal(error.to_string())
+            }
+        }
         _ => RpcError::internal(error.to_string()),
     }
 }

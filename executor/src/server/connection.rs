@@ -88,9 +88,9 @@ impl<S: Sink> Connection<S> {
     /// Decodes a message, and deals with it unless it is a call.
     pub(super) async fn read(&self, message: Bytes) -> Incoming {
         let decoded = if message.len() < LARGE_MESSAGE {
-            Message::decode(&message)
+            Message::decode_shared(&message)
         } else {
-            match spawn_blocking(move || Message::decode(&message)).await {
+            match spawn_blocking(move || Message::decode_shared(&message)).await {
                 Ok(decoded) => decoded,
                 Err(_stopped) => return Incoming::Done(Reaction::Close("the executor is stopping")),
             }
@@ -122,6 +122,7 @@ impl<S: Sink> Connection<S> {
         };
         match result {
             Ok(Reply::Message(message)) => Reaction::Reply(message),
+            Ok(Reply::Sent) => Reaction::Nothing,
             Err(error) => reply_error(&request.id, &error),
         }
     }

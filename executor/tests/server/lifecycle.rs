@@ -128,7 +128,18 @@ async fn calls_wait_for_the_handshake() {
         .map(|(name, _)| name.as_str())
         .collect();
     able.sort_unstable();
-    assert_eq!(able, ["fileWriteStreaming", "fsWatchMissing", "sandboxedFileStreaming"]);
+    assert_eq!(
+        able,
+        [
+            "capabilityDiscoverySandbox",
+            "environmentConfigRead",
+            "fileWriteStreaming",
+            "fsWatchMissing",
+            "httpHeaderEnvVars",
+            "sandboxedFileStreaming",
+            "shellSnapshotV2"
+        ]
+    );
 }
 
 #[tokio::test]

@@ -1,7 +1,11 @@
 //! The server over streams in memory, with real processes and files.
 
+mod capability;
 mod concurrency;
 mod files;
+mod http;
 mod lifecycle;
 mod process;
+mod snapshot;
 mod support;
+mod web;

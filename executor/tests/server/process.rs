@@ -184,7 +184,7 @@ async fn the_table_of_refusals() {
         ),
         ("process/resize", json!({"processId": "p"}), -32601, ""),
         ("fs/watch", json!({}), -32601, ""),
-        ("http/request", json!({}), -32601, ""),
+        ("process/resize", json!({}), -32601, ""),
     ];
     for (method, params, code, text) in refusals {
         let error = client.call(method, params.clone()).await.expect_err(method);

@@ -7,6 +7,8 @@ use rendezvous_rpc::call_table::CallTable;
 use rendezvous_rpc::envelope::{self, Message, Request, RequestId};
 use rendezvous_rpc::event::ProcessEvent;
 use rendezvous_rpc::method::environment::EnvironmentInfo;
+use rendezvous_rpc::method::fs::{MissingChanged, MissingChangedParams};
+use rendezvous_rpc::method::http::BodyDelta;
 use rendezvous_rpc::method::initialize::{
     Extensions, Initialize, InitializeParams, InitializeResult, Initialized, PROCESS_CONTROL,
 };
@@ -20,8 +22,10 @@ use super::delivery::EventSender;
 use super::{Call, Class, Command, MAX_HELD, MAX_PROCESSES};
 use crate::error::{AttemptError, HarnessError};
 
+pub(crate) mod listen;
 mod slot;
 
+use listen::Listeners;
 use slot::{Progress, Slot};
 
 /// What a reply completes.
@@ -73,6 +77,7 @@ pub(crate) struct Core {
     to_terminate: Vec<String>,
     /// A process whose reader has no room; nothing more may be read before it has.
     blocked: Option<String>,
+    listeners: Listeners,
 }
 
 impl Core {
@@ -88,6 +93,7 @@ impl Core {
             held: VecDeque::new(),
             to_terminate: Vec::new(),
             blocked: None,
+            listeners: Listeners::default(),
         }
     }
 
@@ -149,6 +155,7 @@ impl Core {
         for slot in self.processes.values_mut() {
             slot.reading = false;
         }
+        self.listeners.link_down();
     }
 
     /// The session ends for good: everything fails with `error`.
@@ -169,6 +176,7 @@ impl Core {
             slot.events.fail(error.clone());
         }
         self.blocked = None;
+        self.listeners.link_down();
     }
 
     /// Takes what a handle asks for.
@@ -217,8 +225,18 @@ impl Core {
 
     /// What the driver must wait for before it may read on.
     pub(crate) fn blocked(&self) -> Option<impl Future<Output = ()> + Send + use<>> {
-        let slot = self.processes.get(self.blocked.as_ref()?)?;
-        Some(slot.room())
+        let slot = self.blocked.as_ref().and_then(|process| self.processes.get(process));
+        let (process, body) = (slot.map(Slot::room), self.listeners.blocked());
+        let is_blocked = process.is_some() || body.is_some();
+        // One message fills one of them, so that the other is none.
+        is_blocked.then_some(async move {
+            if let Some(room) = process {
+                room.await;
+            }
+            if let Some(room) = body {
+                room.await;
+            }
+        })
     }
 
     /// There may be room again.
@@ -226,9 +244,16 @@ impl Core {
         if let Some(process) = self.blocked.take() {
             self.advance(&process);
         }
+        self.listeners.unblock();
     }
 
-    fn send_call(&mut self, call: Call) {
+    fn send_call(&mut self, mut call: Call) {
+        if let Some(listener) = call.listener.take()
+            && let Err(error) = self.listeners.add(listener)
+        {
+            let _ = call.reply.send(Err(error));
+            return;
+        }
         let (class, method, params) = (call.class, call.method, call.params.clone());
         self.call_raw(class, method, &params, Pending::Call(call));
     }
@@ -349,7 +374,7 @@ impl Core {
         Ok(())
     }
 
-    fn news(&mut self, method: &str, params: Option<&RawValue>) -> Result<(), AttemptError> {
+    fn news(&mut self, method: &str, params: Option<&str>) -> Result<(), AttemptError> {
         if method == process::Output::NAME {
             let news: process::OutputParams = envelope::decode_params(params).map_err(violation)?;
             let event = ProcessEvent::Output {
@@ -367,6 +392,12 @@ impl Core {
         } else if method == process::Closed::NAME {
             let news: process::ClosedParams = envelope::decode_params(params).map_err(violation)?;
             self.event(&news.process_id, news.seq, ProcessEvent::Closed);
+        } else if method == BodyDelta::NAME {
+            self.listeners
+                .delta(envelope::decode_params(params).map_err(violation)?);
+        } else if method == MissingChanged::NAME {
+            let news: MissingChangedParams = envelope::decode_params(params).map_err(violation)?;
+            self.listeners.changed(news.watch_id);
         }
         Ok(())
     }

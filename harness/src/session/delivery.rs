@@ -1,4 +1,4 @@
-//! Events on their way to whoever reads a process, bounded by count and bytes.
+//! Events on their way to whoever reads a process or a body, bounded by count and bytes.
 
 use std::sync::Arc;
 
@@ -8,36 +8,51 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use crate::error::HarnessError;
 
-/// Events of one process that wait to be taken.
+/// Events of one process or body that wait to be taken.
 pub const MAX_EVENTS: usize = 2048;
-/// Bytes of output of one process that wait to be taken. When they are reached the whole connection waits, and so does the
+/// Bytes of one process's output, or of one body, that wait to be taken. When they are reached the whole connection waits, and so does the
 /// executor in the end: output is held up, never dropped.
 pub const MAX_EVENT_BYTES: u32 = 8 * 1024 * 1024;
 
+/// What can be delivered.
+pub(crate) trait Event {
+    /// The bytes that it carries.
+    fn len(&self) -> usize;
+}
+
+impl Event for ProcessEvent {
+    fn len(&self) -> usize {
+        match self {
+            Self::Output { bytes, .. } => bytes.len(),
+            Self::Exited { .. } | Self::Closed => 0,
+        }
+    }
+}
+
 #[derive(Debug)]
-struct Item {
-    event: Result<ProcessEvent, HarnessError>,
+struct Item<E> {
+    event: Result<E, HarnessError>,
     /// Gives its share of [`MAX_EVENT_BYTES`] back when the event is taken.
     _share: Option<OwnedSemaphorePermit>,
 }
 
 /// The driver's end.
 #[derive(Debug)]
-pub(crate) struct EventSender {
-    items: mpsc::Sender<Item>,
+pub(crate) struct EventSender<E = ProcessEvent> {
+    items: mpsc::Sender<Item<E>>,
     bytes: Arc<Semaphore>,
 }
 
 /// The reader's end.
 #[derive(Debug)]
-pub(crate) struct EventReceiver {
-    items: mpsc::Receiver<Item>,
+pub(crate) struct EventReceiver<E = ProcessEvent> {
+    items: mpsc::Receiver<Item<E>>,
     /// Was taken too early, and comes next.
     error: Option<HarnessError>,
 }
 
 /// Both ends.
-pub(crate) fn channel() -> (EventSender, EventReceiver) {
+pub(crate) fn channel<E>() -> (EventSender<E>, EventReceiver<E>) {
     let (sender, receiver) = mpsc::channel(MAX_EVENTS);
     let bytes = Arc::new(Semaphore::new(MAX_EVENT_BYTES as usize));
     let receiver = EventReceiver {
@@ -49,16 +64,16 @@ pub(crate) fn channel() -> (EventSender, EventReceiver) {
 
 /// What became of an event.
 #[derive(Debug)]
-pub(crate) enum Delivered {
+pub(crate) enum Delivered<E> {
     Yes,
     /// There is no room; the event comes back.
-    Full(ProcessEvent),
+    Full(E),
     /// Nobody reads any more.
     Gone,
 }
 
-impl EventSender {
-    pub(crate) fn try_send(&self, event: ProcessEvent) -> Delivered {
+impl<E: Event + Send + 'static> EventSender<E> {
+    pub(crate) fn try_send(&self, event: E) -> Delivered<E> {
         let permit = match self.items.try_reserve() {
             Ok(permit) => permit,
             Err(mpsc::error::TrySendError::Full(())) => return Delivered::Full(event),
@@ -85,8 +100,13 @@ impl EventSender {
         }
     }
 
+    /// Whether nobody reads any more.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.items.is_closed()
+    }
+
     /// Waits until `event` fits, or nobody reads any more.
-    pub(crate) fn room(&self, event: &ProcessEvent) -> impl Future<Output = ()> + Send + use<> {
+    pub(crate) fn room(&self, event: &E) -> impl Future<Output = ()> + Send + use<E> {
         let (items, bytes, share) = (self.items.clone(), Arc::clone(&self.bytes), share(event));
         async move {
             let fits = async {
@@ -102,8 +122,8 @@ impl EventSender {
     }
 }
 
-impl EventReceiver {
-    pub(crate) async fn recv(&mut self) -> Option<Result<ProcessEvent, HarnessError>> {
+impl<E> EventReceiver<E> {
+    pub(crate) async fn recv(&mut self) -> Option<Result<E, HarnessError>> {
         if let Some(error) = self.error.take() {
             return Some(Err(error));
         }
@@ -115,17 +135,14 @@ impl EventReceiver {
         self.error = Some(error);
     }
 
-    pub(crate) fn try_recv(&mut self) -> Result<Result<ProcessEvent, HarnessError>, TryRecvError> {
+    pub(crate) fn try_recv(&mut self) -> Result<Result<E, HarnessError>, TryRecvError> {
         Ok(self.items.try_recv()?.event)
     }
 }
 
 /// An event larger than the whole budget takes all of it.
-fn share(event: &ProcessEvent) -> u32 {
-    match event {
-        ProcessEvent::Output { bytes, .. } => u32::try_from(bytes.len()).unwrap_or(u32::MAX).clamp(1, MAX_EVENT_BYTES),
-        ProcessEvent::Exited { .. } | ProcessEvent::Closed => 1,
-    }
+fn share(event: &impl Event) -> u32 {
+    u32::try_from(event.len()).unwrap_or(u32::MAX).clamp(1, MAX_EVENT_BYTES)
 }
 
 #[cfg(test)]

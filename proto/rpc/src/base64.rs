@@ -49,6 +49,83 @@ impl Base64 {
     }
 }
 
+/// Writes base64 text piece by piece, as if all bytes had come at once.
+#[derive(Debug, Default)]
+pub struct Encoder {
+    /// Bytes that do not make a group yet.
+    rest: Vec<u8>,
+}
+
+impl Encoder {
+    /// Appends the text of more bytes to `out`, except for what needs the bytes after them.
+    pub fn update(&mut self, mut bytes: &[u8], out: &mut Vec<u8>) {
+        if !self.rest.is_empty() {
+            let (fill, after) = bytes.split_at(bytes.len().min(GROUP - self.rest.len()));
+            self.rest.extend_from_slice(fill);
+            bytes = after;
+            if self.rest.len() < GROUP {
+                return;
+            }
+            Base64::encode_into(&self.rest, out);
+            self.rest.clear();
+        }
+        let (groups, rest) = bytes.split_at(bytes.len() / GROUP * GROUP);
+        Base64::encode_into(groups, out);
+        self.rest.extend_from_slice(rest);
+    }
+
+    /// Appends what is left.
+    pub fn finish(self, out: &mut Vec<u8>) {
+        Base64::encode_into(&self.rest, out);
+    }
+}
+
+/// Bytes that make four characters.
+const GROUP: usize = 3;
+/// Characters that are decoded at once.
+const STEP: usize = 256 * 1024;
+
+/// The bytes of a text, piece by piece, so that text and bytes are never in memory both.
+#[derive(Debug)]
+pub struct Pieces {
+    text: Bytes,
+}
+
+impl Pieces {
+    /// Takes a text and checks all of it.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the text.
+    pub fn new(text: Bytes) -> Result<Self, String> {
+        let mut scratch = Vec::with_capacity(STEP / 4 * GROUP);
+        for (number, piece) in text.chunks(STEP).enumerate() {
+            scratch.clear();
+            let is_last = (number + 1) * STEP >= text.len();
+            STANDARD
+                .decode_vec(piece, &mut scratch)
+                .map_err(|error| error.to_string())?;
+            // Padding ends the text; the decoder knows only where its own piece ends.
+            if !is_last && piece.ends_with(b"=") {
+                return Err("padding inside the text".to_owned());
+            }
+        }
+        Ok(Self { text })
+    }
+}
+
+impl Iterator for Pieces {
+    type Item = Vec<u8>;
+
+    fn next(&mut self) -> Option<Vec<u8>> {
+        if self.text.is_empty() {
+            return None;
+        }
+        let piece = self.text.split_to(self.text.len().min(STEP));
+        STANDARD.decode(&piece).ok()
+    }
+}
+
 impl fmt::Debug for Base64 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Base64({} bytes)", self.0.len())
@@ -170,6 +247,48 @@ mod tests {
                     assert_eq!(Base64::decode(&text), None, "{foreign:#x} at {at}");
                 }
             }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_are_written_as_the_whole(pieces in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..8), 0..8)) {
+            let (mut whole, mut text) = (Vec::new(), Vec::new());
+            let mut encoder = Encoder::default();
+            for piece in &pieces {
+                encoder.update(piece, &mut text);
+            }
+            encoder.finish(&mut text);
+            Base64::encode_into(&pieces.concat(), &mut whole);
+            prop_assert_eq!(text, whole);
+        }
+    }
+
+    #[test]
+    fn pieces_give_the_bytes_and_refuse_what_the_whole_refuses() {
+        for len in [
+            0,
+            1,
+            2,
+            3,
+            STEP / 4 * GROUP - 1,
+            STEP / 4 * GROUP,
+            STEP / 4 * GROUP + 1,
+            STEP * 2,
+        ] {
+            let bytes: Vec<u8> = (0..len).map(|n| n.to_le_bytes()[0]).collect();
+            let mut text = Vec::new();
+            Base64::encode_into(&bytes, &mut text);
+            let pieces = Pieces::new(text.into()).unwrap();
+            assert!(pieces.flatten().eq(bytes), "{len}");
+        }
+        let mut padded = vec![b'A'; STEP + 4];
+        padded[STEP - 1] = b'=';
+        let mut late = vec![b'A'; STEP + 4];
+        late[STEP + 1] = b'!';
+        for text in [padded, late, vec![b'A'; STEP + 3], b"YQ".to_vec(), b"YQ==YQ==".to_vec()] {
+            assert!(Base64::decode(&text).is_none());
+            assert!(Pieces::new(text.into()).is_err());
         }
     }
 

@@ -6,7 +6,9 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::io;
+use std::ops::Deref;
 
+use bytes::Bytes;
 use rendezvous_wire::json::{self, Bounds, JsonError};
 use serde::de::{DeserializeOwned, Error as _, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -85,6 +87,50 @@ pub struct Trace {
     pub tracestate: Option<String>,
 }
 
+/// The JSON of a message's parameters, which shares the memory of the message.
+#[derive(Clone)]
+pub struct Params(Bytes);
+
+impl Params {
+    /// The text.
+    pub fn get(&self) -> &str {
+        // It is a part of a text; nothing else could be made from outside.
+        std::str::from_utf8(&self.0).unwrap_or("null")
+    }
+
+    /// A part of the text in the same memory; copied if it is no part of it.
+    pub fn share(&self, part: &str) -> Bytes {
+        let whole = self.0.as_ptr_range();
+        let inside = part.as_bytes().as_ptr_range();
+        if whole.start <= inside.start && inside.end <= whole.end {
+            self.0.slice_ref(part.as_bytes())
+        } else {
+            Bytes::copy_from_slice(part.as_bytes())
+        }
+    }
+}
+
+impl Deref for Params {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        self.get()
+    }
+}
+
+impl fmt::Debug for Params {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.get().fmt(f)
+    }
+}
+
+impl Serialize for Params {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let raw: &RawValue = serde_json::from_str(self.get()).map_err(serde::ser::Error::custom)?;
+        raw.serialize(serializer)
+    }
+}
+
 /// A call.
 #[derive(Clone, Debug)]
 pub struct Request {
@@ -93,7 +139,7 @@ pub struct Request {
     /// Which method.
     pub method: String,
     /// Its parameters; decode with [`decode_params`].
-    pub params: Option<Box<RawValue>>,
+    pub params: Option<Params>,
     /// Where the call belongs in a trace. Whether its texts mean anything is for whoever uses them to find out.
     pub trace: Option<Trace>,
 }
@@ -104,7 +150,7 @@ pub struct Notification {
     /// Which news.
     pub method: String,
     /// Its parameters; decode with [`decode_params`].
-    pub params: Option<Box<RawValue>>,
+    pub params: Option<Params>,
 }
 
 /// The good end of a call.
@@ -175,8 +221,8 @@ struct Members<'a> {
     id: Option<RequestId>,
     #[serde(default, deserialize_with = "present", borrow)]
     method: Option<Cow<'a, str>>,
-    #[serde(default, deserialize_with = "present")]
-    params: Option<Box<RawValue>>,
+    #[serde(default, deserialize_with = "present", borrow)]
+    params: Option<&'a RawValue>,
     #[serde(default, deserialize_with = "present")]
     result: Option<Box<RawValue>>,
     #[serde(default, deserialize_with = "present")]
@@ -191,18 +237,32 @@ fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> R
 }
 
 impl Message {
-    /// Reads one message.
+    /// Reads one message; its parameters are copied.
     ///
     /// # Errors
     ///
     /// When the bytes are no JSON object within [`Bounds::RPC`], hold a duplicate key, or have no shape of a message.
     pub fn decode(bytes: &[u8]) -> Result<Self, EnvelopeError> {
+        Self::decode_with(bytes, Bytes::copy_from_slice)
+    }
+
+    /// Reads one message, whose memory its parameters share.
+    ///
+    /// # Errors
+    ///
+    /// As [`Message::decode`].
+    pub fn decode_shared(bytes: &Bytes) -> Result<Self, EnvelopeError> {
+        Self::decode_with(bytes, |params| bytes.slice_ref(params))
+    }
+
+    fn decode_with(bytes: &[u8], own: impl Fn(&[u8]) -> Bytes) -> Result<Self, EnvelopeError> {
         json::check(bytes, Bounds::RPC)?;
         if bytes.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
             return Err(EnvelopeError::NotAnObject);
         }
         let members: Members<'_> = serde_json::from_slice(bytes).map_err(JsonError::from)?;
         let missing = |member| EnvelopeError::Json(serde_json::Error::missing_field(member).into());
+        let own = |params: Option<&RawValue>| params.map(|params| Params(own(params.get().as_bytes())));
         Ok(match members {
             Members {
                 id: Some(id),
@@ -213,7 +273,7 @@ impl Message {
             } => Self::Request(Request {
                 id,
                 method: method.into_owned(),
-                params,
+                params: own(params),
                 trace,
             }),
             Members {
@@ -222,7 +282,7 @@ impl Message {
                 ..
             } => Self::Notification(Notification {
                 method: method.into_owned(),
-                params,
+                params: own(params),
             }),
             Members { id: None, .. } => return Err(missing("id")),
             Members {
@@ -245,8 +305,8 @@ impl Message {
 /// # Errors
 ///
 /// [`INVALID_PARAMS`](crate::code::INVALID_PARAMS) with the decoder's reason.
-pub fn decode_params<T: DeserializeOwned>(params: Option<&RawValue>) -> Result<T, RpcError> {
-    let text = params.map_or("null", RawValue::get);
+pub fn decode_params<'a, T: Deserialize<'a>>(params: Option<&'a str>) -> Result<T, RpcError> {
+    let text = params.unwrap_or("null");
     serde_json::from_str(text).or_else(|error| {
         let empty = text
             .strip_prefix('{')

@@ -2,8 +2,11 @@
 //!
 //! A member marked `Option` may be absent or null. Unknown members are ignored, which is how the contract grows.
 
+pub mod capability;
+pub mod config;
 pub mod environment;
 pub mod fs;
+pub mod http;
 pub mod initialize;
 pub mod process;
 

@@ -159,22 +159,23 @@ impl Files {
     ///
     /// Refuses FIFOs and sockets; else what the operating system says.
     pub async fn write(&self, target: impl Into<Target>, data: Bytes) -> Result<(), FileError> {
-        self.write_from(target, std::iter::once(data)).await
+        self.write_from(target, || Ok(std::iter::once(data))).await
     }
 
     /// As [`Files::write`], with content that is made piece by piece, on a thread where it may take its time.
     ///
     /// # Errors
     ///
-    /// As [`Files::write`]; some pieces may be written then.
-    pub async fn write_from<P: AsRef<[u8]>>(
+    /// As [`Files::write`]; some pieces may be written then. Refuses what `content` refuses, before the file is touched.
+    pub async fn write_from<I: Iterator<Item: AsRef<[u8]>>>(
         &self,
         target: impl Into<Target>,
-        pieces: impl Iterator<Item = P> + Send + 'static,
+        content: impl FnOnce() -> Result<I, String> + Send + 'static,
     ) -> Result<(), FileError> {
         let target = target.into();
         let reach = self.reach.clone();
         self.run(move |stop| {
+            let pieces = content().map_err(FileError::refused)?;
             let file = reach.open(Call::Create(target), stop)?;
             regular::write(file, pieces, stop)
         })

@@ -1,6 +1,7 @@
 //! Real processes and real files.
 
 mod files;
+mod http;
 mod links;
 mod process;
 mod process_output;

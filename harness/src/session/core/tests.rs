@@ -57,6 +57,7 @@ impl World {
             method,
             params: Bytes::from_static(b"{\"x\":1}"),
             class,
+            listener: None,
             reply,
         }));
         result
@@ -379,6 +380,7 @@ fn commands_are_held_up_to_a_bound() {
             method: "environment/status",
             params: Bytes::from_static(b"null"),
             class: Class::Once,
+            listener: None,
             reply,
         }));
     }

@@ -19,12 +19,11 @@ fuzz_target!(|data: &[u8]| {
     let mut again = Vec::new();
     match &message {
         Message::Request(request) => {
-            let params = request.params.as_deref();
             write_request(
                 &mut again,
                 &request.id,
                 &request.method,
-                &params,
+                &request.params,
                 request.trace.as_ref(),
             )
         }

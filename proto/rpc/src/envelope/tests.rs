@@ -97,12 +97,10 @@ fn a_trace_has_its_shape_whatever_it_says() {
 #[test]
 fn no_parameters_may_be_written_in_three_ways() {
     for params in ["null", "{}", "{ }"] {
-        let raw = RawValue::from_string(params.to_owned()).unwrap();
-        decode_params::<()>(Some(&raw)).expect(params);
+        decode_params::<()>(Some(params)).expect(params);
     }
     decode_params::<()>(None).unwrap();
-    let raw = RawValue::from_string(r#"{"x":1}"#.to_owned()).unwrap();
-    let error = decode_params::<()>(Some(&raw)).unwrap_err();
+    let error = decode_params::<()>(Some(r#"{"x":1}"#)).unwrap_err();
     assert_eq!(error.code, code::INVALID_PARAMS);
     assert_eq!(error.message, "invalid type: map, expected unit");
 }
@@ -140,4 +138,18 @@ proptest! {
         prop_assert_eq!(request.trace, trace);
         prop_assert_eq!(decode_params::<String>(request.params.as_deref()).unwrap(), text);
     }
+}
+
+#[test]
+fn parameters_share_the_memory_of_their_message() {
+    let message = Bytes::from_static(br#"{"id":1,"method":"m","params": {"a":"text","b":"esc\u0061ped"}}"#);
+    let Message::Request(request) = Message::decode_shared(&message).unwrap() else {
+        panic!("a call")
+    };
+    let params = request.params.unwrap();
+    assert_eq!(params.get(), r#"{"a":"text","b":"esc\u0061ped"}"#);
+    let part = &params.get()[6..10];
+    let shared = params.share(part);
+    assert_eq!((&shared[..], shared.as_ptr()), (&b"text"[..], part.as_ptr()));
+    assert_eq!(&params.share("other")[..], b"other");
 }

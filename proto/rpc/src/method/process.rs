@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::environment::Shell;
 use super::{Empty, method, notification};
 use crate::base64::Base64;
 use crate::path_uri::PathUri;
@@ -83,12 +84,34 @@ pub struct StartParams {
     /// A proxy to start beside the process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network_proxy: Option<serde_json::Value>,
-    /// A shell state to start from.
+    /// A shell state to start from. Needs the capability `shellSnapshotV2`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub shell_snapshot: Option<serde_json::Value>,
+    pub shell_snapshot: Option<ShellSnapshot>,
     /// Who asked, for telemetry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub metadata: Option<serde_json::Value>,
+    pub metadata: Option<StartMetadata>,
+}
+
+/// Lets a command `SHELL -lc TEXT` begin with what the shell's start-up files left when they ran for an earlier one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ShellSnapshot {
+    /// Commands of one scope share their snapshots: 1 to 256 bytes.
+    pub scope_id: String,
+    /// The shell: `bash`, `zsh` or `sh`.
+    pub shell: Shell,
+}
+
+/// Who asked for a process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StartMetadata {
+    /// The conversation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread_id: Option<String>,
+    /// The call of a tool in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_call_id: Option<String>,
 }
 
 /// How the environment of a process is made from the executor's own. All members are required.

@@ -50,7 +50,7 @@ async fn serve(arguments: Serve) -> anyhow::Result<()> {
     let server = Server::bind(arguments.listen, tls)?;
     let relay = Relay::detached(config);
     let gone = CancellationToken::new();
-    let control = tokio::spawn(client::run(relay.clone(), registry, gone.clone()));
+    let mut control = tokio::spawn(client::run(relay.clone(), registry, gone.clone()));
     if let Some(admin) = admin {
         let relay = relay.clone();
         let readiness = move || not_ready(&relay);
@@ -59,13 +59,19 @@ async fn serve(arguments: Serve) -> anyhow::Result<()> {
     tokio::spawn(announce(relay.clone(), server.local_addr(), server.is_tls()));
     let listening = CancellationToken::new();
     let accept = tokio::spawn(server.serve(handler(relay.clone()), listening.clone()));
-    stop.cancelled().await;
+    tokio::select! {
+        () = stop.cancelled() => {}
+        // It ends by itself only when the credential is refused.
+        ended = &mut control => {
+            return ended?.map_err(|error| Failure::new(Exit::NotAuthorized, error).into());
+        }
+    }
     // New connections are refused with 503 while the old ones are told to leave.
     relay.drain().await;
     listening.cancel();
     accept.await?;
     gone.cancel();
-    control.await?;
+    control.await??;
     Ok(())
 }
 

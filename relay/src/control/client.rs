@@ -69,13 +69,21 @@ enum Ended {
 }
 
 /// Keeps `relay` connected to its registry until `stop`.
-pub async fn run(relay: Relay, registry: Registry, stop: CancellationToken) {
+///
+/// # Errors
+///
+/// The registry refused the credential of a relay that has never been welcomed. Later refusals are waited out: live
+/// streams go on, and the operator may give the credential its rights back.
+pub async fn run(relay: Relay, registry: Registry, stop: CancellationToken) -> Result<(), DialError> {
     let mut pause = BACKOFF.0;
     loop {
         let started = Instant::now();
         let Err(ended) = connection(&relay, &registry, &stop).await;
         if stop.is_cancelled() {
-            return;
+            return Ok(());
+        }
+        if matches!(ended, Ended::Dial(DialError::NotAuthorized)) && !relay.is_ready() {
+            return Err(DialError::NotAuthorized);
         }
         if started.elapsed() >= STABLE {
             pause = BACKOFF.0;
@@ -87,7 +95,7 @@ pub async fn run(relay: Relay, registry: Registry, stop: CancellationToken) {
             "no control connection; live streams go on"
         );
         tokio::select! {
-            () = stop.cancelled() => return,
+            () = stop.cancelled() => return Ok(()),
             () = tokio::time::sleep(wait) => {}
         }
         pause = (pause * 2).min(BACKOFF.1);

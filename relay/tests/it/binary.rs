@@ -70,12 +70,27 @@ impl Program {
         }
     }
 
+    /// The next connection of the relay.
+    async fn dialled(&self) -> TcpStream {
+        let accepted = timeout(PATIENCE, self.registry.accept()).await;
+        accepted.expect("in time").expect("a stream").0
+    }
+
+    /// Answers the next control connection with this status.
+    async fn refuse(&self, status: u16) {
+        let mut stream = self.dialled().await;
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let read = timeout(PATIENCE, stream.read_buf(&mut head)).await;
+            assert_ne!(read.expect("in time").expect("a request"), 0);
+        }
+        let answer = format!("HTTP/1.1 {status} No\r\ncontent-length: 0\r\n\r\n");
+        stream.write_all(answer.as_bytes()).await.expect("a relay that listens");
+    }
+
     /// The next control connection, after its hello.
     async fn control(&self) -> Control {
-        let (stream, _) = timeout(PATIENCE, self.registry.accept())
-            .await
-            .expect("in time")
-            .expect("a stream");
+        let stream = self.dialled().await;
         let socket = accept_hdr_async(stream, check).await.expect("an upgrade");
         let mut control = Control { socket };
         assert!(matches!(control.next().await, FromRelay::Hello { public_url, .. } if public_url == "ws://relay.test"));
@@ -211,6 +226,44 @@ async fn takes_its_credential_from_the_service_manager() {
     // So that the folder can be removed.
     let mode = std::fs::Permissions::from_mode(0o700);
     std::fs::set_permissions(program.files.path().join("folder"), mode).expect("a mode");
+}
+
+#[tokio::test]
+async fn a_refused_credential_ends_with_77_unless_it_was_good_before() {
+    for status in [401, 403] {
+        let mut program = Program::start(Place::File, 0o600).await;
+        program.refuse(status).await;
+        assert_eq!(program.exit_code().await, Some(77), "{status}");
+        let mut stdout = String::new();
+        let mut pipe = program.child.stdout.take().expect("stdout");
+        pipe.read_to_string(&mut stdout).await.expect("stdout");
+        assert_eq!(stdout, "", "nothing was announced");
+        let mut last = String::new();
+        while let Some(line) = program.log.next_line().await.expect("stderr") {
+            last = line;
+        }
+        assert!(
+            last.starts_with("relay: ") && last.contains("credential"),
+            "{status}: {last}"
+        );
+    }
+
+    // Anything else may pass.
+    let mut program = Program::start(Place::File, 0o600).await;
+    program.refuse(503).await;
+    let mut control = program.control().await;
+    let welcome = ToRelay::Welcome {
+        keys: vec![Signer::new("k1").public.clone()],
+        revoked: vec![],
+    };
+    control.send(&welcome).await;
+    let mut lines = BufReader::new(program.child.stdout.take().expect("stdout")).lines();
+    let line = timeout(PATIENCE, lines.next_line()).await.expect("in time");
+    assert!(line.expect("a line").is_some(), "it was welcome");
+
+    drop(control);
+    program.refuse(401).await;
+    program.control().await;
 }
 
 #[tokio::test]

@@ -47,26 +47,20 @@ pub(in crate::api) async fn register(
     }
     let status = app.store.status(&environment, app.clock.now()).await?;
     let status = status.ok_or_else(|| ApiError::no_environment(&environment))?;
-    yield_to_living(&app, &status, &credential, &request.executor_public_key, deadline).await?;
+    yield_to_living(&app, &status, deadline).await?;
     let relay = relay(&app, deadline).await?;
     let (registration, generation) = bind(&app, &status, &credential, request.executor_public_key).await?;
     tracing::info!(%environment, %registration, generation, relay = %relay.boot_id, "executor registered");
     answer(&app, environment, registration, generation, &credential, &relay)
 }
 
-/// Refuses when another executor holds the environment and answers.
-async fn yield_to_living(
-    app: &App,
-    status: &Status,
-    credential: &Credential,
-    key: &PublicKey,
-    deadline: Instant,
-) -> Result<(), ApiError> {
+/// Refuses while an executor holds the environment and answers, whatever key the caller names: the living executor's key is
+/// public, so that naming it proves nothing. An executor that registers again has lost its connection.
+async fn yield_to_living(app: &App, status: &Status, deadline: Instant) -> Result<(), ApiError> {
     let (Some(registration), Some(live)) = (&status.registration, &status.live) else {
         return Ok(());
     };
-    let same = registration.key == *key && registration.credential == credential.id;
-    if same || !answers(app, registration, live, deadline).await? {
+    if !answers(app, registration, live, deadline).await? {
         return Ok(());
     }
     Err(ApiError::new(

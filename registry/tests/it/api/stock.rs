@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode};
 use rendezvous_wire::control::{FromRelay, ToRelay};
+use rendezvous_wire::key::PublicKey;
 use rendezvous_wire::ticket::Claims;
 use serde_json::{Value, json};
 
@@ -168,7 +169,7 @@ async fn a_living_executor_keeps_its_environment() {
     let mut world = World::start().await;
     let first = world.online(1, 1).await;
     let first_generation = generation(&first);
-    let mut contend = async |alive: Option<bool>| {
+    let mut contend = async |contender: PublicKey, alive: Option<bool>| {
         let answer = async {
             let message = world.relay.hear().await;
             let ToRelay::Probe { probe, registration } = message else {
@@ -179,13 +180,15 @@ async fn a_living_executor_keeps_its_environment() {
                 world.relay.say(&FromRelay::ProbeResult { probe, alive }).await;
             }
         };
-        let other = key(3);
-        tokio::join!(world.registry.register(&world.executor, "e", &other), answer).0
+        tokio::join!(world.registry.register(&world.executor, "e", &contender), answer).0
     };
-    let refused = contend(Some(true)).await;
-    assert_eq!((refused.status, refused.code().as_str()), (409, "environment_in_use"));
+    // Its own public key too: every harness knows it.
+    for contender in [key(3), key(1)] {
+        let refused = contend(contender, Some(true)).await;
+        assert_eq!((refused.status, refused.code().as_str()), (409, "environment_in_use"));
+    }
     let start = Instant::now();
-    let silent = contend(None).await;
+    let silent = contend(key(3), None).await;
     assert_eq!(silent.status, 200, "{silent:?}");
     assert!(
         (5.0..12.0).contains(&start.elapsed().as_secs_f64()),
@@ -216,10 +219,19 @@ async fn a_dead_executor_is_replaced_at_once() {
 }
 
 #[tokio::test]
-async fn the_same_executor_registers_again_without_a_probe() {
+async fn an_executor_that_lost_its_connection_registers_again() {
     let mut world = World::start().await;
     let first = world.online(1, 1).await;
-    let second = world.registry.register(&world.executor, "e", &key(1)).await.json();
+    let answer = async {
+        let message = world.relay.hear().await;
+        let ToRelay::Probe { probe, .. } = message else {
+            panic!("{message:?}")
+        };
+        world.relay.say(&FromRelay::ProbeResult { probe, alive: false }).await;
+    };
+    let same = key(1);
+    let (second, ()) = tokio::join!(world.registry.register(&world.executor, "e", &same), answer);
+    let second = second.json();
     assert_eq!(generation(&second), generation(&first) + 1);
     assert_eq!(supersede(&world.relay.hear().await), generation(&second));
     // The old connection, told late, does not count; the relay is told again.

@@ -1,6 +1,7 @@
 //! The store in one SQLite file.
 
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::time::Duration;
 
@@ -81,23 +82,39 @@ impl Sqlite {
     }
 }
 
-/// Makes a missing file with mode 0600, which the files that SQLite puts beside it inherit.
+/// Makes a missing file with mode 0600, which the files that SQLite puts beside it inherit, and its missing folder with
+/// mode 0700.
 fn prepare(path: &Path, access: Access) -> Result<(), StoreError> {
+    let creating = access == Access::Create;
+    if creating
+        && let Some(folder) = path.parent()
+        && !folder.as_os_str().is_empty()
+    {
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)
+            .map_err(|error| refused(folder, &error))?;
+    }
     let opened = std::fs::OpenOptions::new()
         .read(true)
         .write(true)
-        .create(access == Access::Create)
+        .create(creating)
         .truncate(false)
         .mode(0o600)
         .open(path);
     match opened {
         Ok(_) => Ok(()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound && access == Access::Existing => {
-            Err(StoreError::NoFile)
-        }
-        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
-            Err(StoreError::Denied(format!("{}: {error}", path.display())))
-        }
-        Err(error) => Err(StoreError::Unavailable(format!("{}: {error}", path.display()))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !creating => Err(StoreError::NoFile),
+        Err(error) => Err(refused(path, &error)),
+    }
+}
+
+fn refused(path: &Path, error: &io::Error) -> StoreError {
+    let text = format!("{}: {error}", path.display());
+    if error.kind() == io::ErrorKind::PermissionDenied {
+        StoreError::Denied(text)
+    } else {
+        StoreError::Unavailable(text)
     }
 }

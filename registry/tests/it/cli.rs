@@ -25,7 +25,8 @@ fn stderr(output: &Output) -> String {
 async fn exit_codes_tell_what_is_wrong() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let missing = format!("sqlite://{}-none", file.path().display());
-    let nowhere = "sqlite:///nonexistent/dir/r.db";
+    // A folder cannot be made below a file.
+    let nowhere = "sqlite:///dev/null/dir/r.db";
     for (code, args) in [
         (0, vec!["--help"]),
         (0, vec!["--version"]),
@@ -75,13 +76,28 @@ async fn exit_codes_tell_what_is_wrong() {
     }
     let output = registry(&["environment", "create", "e", "--database", nowhere]).await;
     assert!(
-        stderr(&output).contains("make the folder /nonexistent/dir first"),
+        stderr(&output).contains("make the folder /dev/null/dir first"),
         "{output:?}"
     );
     assert!(
         !std::path::Path::new(&missing["sqlite://".len()..]).exists(),
         "asking makes no database"
     );
+}
+
+#[tokio::test]
+async fn the_folder_of_a_new_database_is_made_for_its_owner_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let inner = folder.path().join("var/lib");
+    let database = format!("sqlite://{}", inner.join("r.db").display());
+    let listed = registry(&["environment", "list", "--database", &database]).await;
+    assert_eq!(listed.status.code(), Some(69), "{listed:?}");
+    assert!(!folder.path().join("var").exists(), "asking makes no folder");
+    let made = registry(&["environment", "create", "lab", "--database", &database]).await;
+    assert_eq!(made.status.code(), Some(0), "{made:?}");
+    for made in [folder.path().join("var"), inner] {
+        assert_eq!(mode(&made) & 0o777, 0o700, "{}", made.display());
+    }
 }
 
 #[tokio::test]

@@ -10,6 +10,22 @@ use crate::tree::{self, File};
 
 const BINARIES: [&str; 4] = ["executor", "harness", "registry", "relay"];
 
+/// Options without a variable, because they say what one call is to do: they are no configuration.
+const OF_ONE_CALL: &[(&str, &[&str])] = &[
+    ("harness run", &["--env", "--tty"]),
+    ("harness shell", &["--env"]),
+    ("harness info", &["--json"]),
+    ("harness cp", &["--recursive"]),
+    ("registry environment create", &["--name"]),
+    ("registry environment list", &["--json"]),
+    ("registry environment show", &["--json"]),
+    (
+        "registry credential create",
+        &["--environment", "--expires", "--json", "--name", "--role"],
+    ),
+    ("registry credential list", &["--json"]),
+];
+
 /// The folder with the binaries: named by the test command, else where this test was built.
 fn binary_folder() -> PathBuf {
     if let Some(folder) = std::env::var_os("RENDEZVOUS_BIN_DIR") {
@@ -46,6 +62,26 @@ fn options(help: &str) -> BTreeSet<String> {
         .filter(|word| word.len() > 2 && word.starts_with("--"))
         .map(str::to_owned)
         .filter(|word| word != "--help" && word != "--version")
+        .collect()
+}
+
+/// Options whose entry in a help text names no variable.
+fn without_variable(help: &str) -> BTreeSet<String> {
+    let mut entries: Vec<String> = Vec::new();
+    for line in help.lines().skip_while(|line| *line != "Options:") {
+        // Descriptions, which may begin with a dash too, are indented deeper.
+        let text = line.trim_start();
+        if text.starts_with('-') && line.len() - text.len() <= 6 {
+            entries.push(line.to_owned());
+        } else if let Some(entry) = entries.last_mut() {
+            entry.push_str("\n  ");
+            entry.push_str(line.trim());
+        }
+    }
+    let entries = entries.iter().filter(|entry| !entry.contains("[env:"));
+    // Only the first line: the description may speak of other options.
+    entries
+        .flat_map(|entry| options(entry.lines().next().unwrap_or_default()))
         .collect()
 }
 
@@ -170,6 +206,31 @@ fn readmes_tell_every_option() {
 }
 
 #[test]
+fn options_that_configure_have_a_variable() {
+    let mut findings = Vec::new();
+    for (command, help) in BINARIES.into_iter().flat_map(helps) {
+        let excepted = OF_ONE_CALL.iter().find(|(excepted, _)| *excepted == command);
+        let excepted: BTreeSet<String> = excepted
+            .into_iter()
+            .flat_map(|(_, options)| *options)
+            .map(|option| (*option).to_owned())
+            .collect();
+        // Its variable is a filter, which says more than a number of letters.
+        let verbose = "--verbose".to_owned();
+        let missing: BTreeSet<String> = without_variable(&help)
+            .into_iter()
+            .filter(|option| *option != verbose)
+            .collect();
+        for option in missing.symmetric_difference(&excepted) {
+            findings.push(format!(
+                "{command} {option}: a variable, or an exception in this test, but not both"
+            ));
+        }
+    }
+    none(&findings);
+}
+
+#[test]
 fn documents_use_only_options_that_exist() {
     let helps: BTreeMap<&str, Vec<(String, String)>> = BINARIES.into_iter().map(|name| (name, helps(name))).collect();
     let known = helps.iter().map(|(name, helps)| {
@@ -228,6 +289,12 @@ fn an_untold_option_is_found() {
         options(help),
         BTreeSet::from(["--drain", "--listen", "--verbose"].map(str::to_owned))
     );
+    assert_eq!(
+        without_variable(help),
+        BTreeSet::from(["--drain", "--verbose"].map(str::to_owned))
+    );
+    let long = "Options:\n  -t, --tty\n          Like --listen\n\n      --cwd <DIR>\n          Where:\n          - here\n\n          [env:\n          CWD=]\n";
+    assert_eq!(without_variable(long), BTreeSet::from(["--tty".to_owned()]));
     none(&untold(
         "`serve` with `--listen ADDR`, `--verbose` and `--drain=TIME`",
         "x",

@@ -18,6 +18,11 @@ use tokio_tungstenite::tungstenite::{self, Message};
 
 use crate::registry;
 
+/// Longest time for the answer to an upgrade.
+const ANSWER: Duration = Duration::from_secs(15);
+/// Names the reason of a refused upgrade.
+const REASON_HEADER: &str = "x-codex-rendezvous-rejection-reason";
+
 /// An HTTP answer.
 #[derive(Clone, Debug)]
 pub struct Answer {
@@ -149,10 +154,30 @@ impl Peer {
         let socket = TcpStream::connect(address).await?;
         socket.set_nodelay(true)?;
         let socket: Box<dyn Transport> = Box::new(socket);
-        let dialled = tokio::time::timeout(Duration::from_secs(15), tokio_tungstenite::client_async(url, socket));
+        let dialled = tokio::time::timeout(ANSWER, tokio_tungstenite::client_async(url, socket));
         match dialled.await.context("no answer to the upgrade")? {
             Ok((socket, _)) => Ok(Ok(Self { socket })),
             Err(tungstenite::Error::Http(response)) => Ok(Err(response.status().as_u16())),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// What the relay answers to an upgrade: the status, and the reason that its header names; 101 and no reason if it
+    /// accepts. The connection is dropped.
+    ///
+    /// # Errors
+    ///
+    /// No HTTP answer at all.
+    pub async fn answer(url: &str) -> Result<(u16, String)> {
+        let socket = TcpStream::connect(registry::address(url)?).await?;
+        let dialled = tokio::time::timeout(ANSWER, tokio_tungstenite::client_async(url, socket));
+        match dialled.await.context("no answer to the upgrade")? {
+            Ok(_) => Ok((101, String::new())),
+            Err(tungstenite::Error::Http(response)) => {
+                let reason = response.headers().get(REASON_HEADER);
+                let reason = reason.map(|reason| reason.to_str().map(str::to_owned)).transpose()?;
+                Ok((response.status().as_u16(), reason.unwrap_or_default()))
+            }
             Err(error) => Err(error.into()),
         }
     }

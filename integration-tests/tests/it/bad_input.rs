@@ -20,6 +20,11 @@ pub(crate) fn cases() -> Vec<Case> {
         Case::new("bad_input::frames_of_an_executor", When::Always, frames::of_an_executor),
         Case::new("bad_input::tickets", When::Always, tickets::refused),
         Case::new(
+            "bad_input::tickets_of_another_time_or_place",
+            When::Always,
+            tickets::of_another_time_or_place,
+        ),
+        Case::new(
             "bad_input::tickets_of_another_relay",
             When::Always,
             tickets::of_another_relay,

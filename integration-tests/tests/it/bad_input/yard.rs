@@ -25,7 +25,17 @@ pub(super) struct Yard {
 
 impl Yard {
     pub(super) async fn open(cx: &Context) -> Result<Self> {
+        Self::open_another(cx, "registry").await
+    }
+
+    /// A further one in the same test.
+    pub(super) async fn open_another(cx: &Context, name: &str) -> Result<Self> {
         let options = registry::Options {
+            name: name.to_owned(),
+            database: Some(format!(
+                "sqlite://{}",
+                cx.folder().join(format!("{name}.sqlite")).display()
+            )),
             embedded_relay: true,
             ..registry::Options::default()
         };

@@ -29,6 +29,15 @@ pub struct Hit {
 ///
 /// A file could not be read.
 pub fn find(files: &[PathBuf], markers: &[&str]) -> Result<Vec<Hit>> {
+    find_within(files, markers, u64::MAX)
+}
+
+/// The same, but only in the first `len` bytes of each file: for many markers that stand at the beginning if anywhere.
+///
+/// # Errors
+///
+/// A file could not be read.
+pub fn find_within(files: &[PathBuf], markers: &[&str], len: u64) -> Result<Vec<Hit>> {
     let needles: Vec<(&str, &'static str, Finder<'static>)> = markers
         .iter()
         .flat_map(|marker| {
@@ -40,7 +49,7 @@ pub fn find(files: &[PathBuf], markers: &[&str]) -> Result<Vec<Hit>> {
         .collect();
     let mut hits = Vec::new();
     for file in files {
-        for index in search(file, &needles)? {
+        for index in search(file, &needles, len)? {
             let (marker, coding, _) = &needles[index];
             hits.push(Hit {
                 marker: (*marker).to_owned(),
@@ -70,14 +79,16 @@ fn codings(marker: &str) -> Vec<(&'static str, Vec<u8>)> {
 }
 
 /// The indexes of the needles that are in the file.
-fn search(file: &Path, needles: &[(&str, &'static str, Finder<'static>)]) -> Result<Vec<usize>> {
+fn search(file: &Path, needles: &[(&str, &'static str, Finder<'static>)], len: u64) -> Result<Vec<usize>> {
     let overlap = needles
         .iter()
         .map(|(_, _, needle)| needle.needle().len())
         .max()
         .unwrap_or(1)
         - 1;
-    let mut source = File::open(file).with_context(|| format!("{}", file.display()))?;
+    let mut source = File::open(file)
+        .with_context(|| format!("{}", file.display()))?
+        .take(len);
     let mut found = vec![false; needles.len()];
     let mut block = Vec::with_capacity(BLOCK + overlap);
     loop {
@@ -117,7 +128,10 @@ mod tests {
             let mut content = vec![b'x'; BLOCK - 5];
             content.extend_from_slice(text.as_bytes());
             std::fs::write(&file, content).unwrap();
-            assert_eq!(find(&[file], &[marker]).unwrap().len(), 1, "{text}");
+            assert_eq!(find(&[file.clone()], &[marker]).unwrap().len(), 1, "{text}");
+            let end = u64::try_from(BLOCK - 5 + text.len()).unwrap();
+            assert_eq!(find_within(&[file.clone()], &[marker], end).unwrap().len(), 1, "{text}");
+            assert_eq!(find_within(&[file], &[marker], 1000).unwrap(), []);
         }
         let file = folder.path().join("file");
         std::fs::write(&file, "nothing").unwrap();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
-use rendezvous_integration_tests::capture::search;
+use rendezvous_integration_tests::capture::{Capture, search};
 use rendezvous_integration_tests::peer::{self, Event, Peer, made_up_key};
 use rendezvous_wire::frame::Body;
 use rendezvous_wire::registry::ConnectResponse;
@@ -14,6 +14,10 @@ use tokio_rustls::TlsConnector;
 use super::town::{ENVIRONMENT, RELAY_PUBLIC, Town, registry_url};
 use super::work::Secrets;
 
+/// Each of the commands with their own exit codes connects.
+const LEAST_AUTHORIZATIONS: usize = 256;
+/// A handshake, which alone carries an authorization, is in the first bytes of a connection.
+const BEGINNING: u64 = 128 * 1024;
 /// The bulk data alone crosses the relay four times: in and out, each way.
 const LEAST_SEEN: u64 = 4 * 100 * 1024 * 1024;
 
@@ -49,7 +53,29 @@ pub(super) async fn relay_saw_nothing(town: Town, secrets: &Secrets) -> Result<(
     let files = [seen_by_relay, seen_by_control].concat();
     let hits = search::find(&files, &markers)?;
     ensure!(hits.is_empty(), "the relay saw: {hits:?}");
+
+    let authorizations = authorizations(town.connect_capture)?;
+    let authorizations: Vec<&str> = authorizations.iter().map(String::as_str).collect();
+    let hits = search::find_within(&files, &authorizations, BEGINNING)?;
+    ensure!(hits.is_empty(), "the relay saw authorizations: {hits:?}");
     Ok(())
+}
+
+/// What the registry gave the harness to present to the executor, once for each connection.
+fn authorizations(registry: Capture) -> Result<Vec<String>> {
+    const MEMBER: &str = r#""harness_key_authorization":""#;
+    let mut found = Vec::new();
+    for file in registry.finish()? {
+        let answer = String::from_utf8_lossy(&std::fs::read(file)?).into_owned();
+        let authorization = answer.split_once(MEMBER).and_then(|(_, rest)| rest.split_once('"'));
+        found.extend(authorization.map(|(authorization, _)| authorization.to_owned()));
+    }
+    ensure!(
+        found.len() >= LEAST_AUTHORIZATIONS && found.iter().all(|text| text.len() >= 32),
+        "{} authorizations were recorded: {found:?}",
+        found.len()
+    );
+    Ok(found)
 }
 
 /// A harness that sends a marker in clear, as no honest one does. The executor does not understand and resets.

@@ -3,6 +3,7 @@
 //! ```text
 //! executor 10.77.0.2 -- NAT 203.0.113.2 --+-- 198.51.100.1 :443  recorder -> relay 127.0.0.1:8081
 //! harness  10.77.0.2 -- NAT 203.0.113.6 --+                :8443 registry <- recorder 127.0.0.1:9443 <- relay
+//!                                         +                :8444 recorder -> registry, for the harness
 //! ```
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -27,6 +28,9 @@ const REGISTRY: SocketAddr = SocketAddr::new(IpAddr::V4(SERVICE), 8443);
 /// Where the relay believes the registry to be.
 const REGISTRY_FOR_RELAY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9443);
 
+/// Where the harness believes the registry to be.
+const REGISTRY_FOR_HARNESS: SocketAddr = SocketAddr::new(IpAddr::V4(SERVICE), 8444);
+
 /// Everything that runs. Fields are dropped in order: programs before the networks that they are in.
 pub(super) struct Town {
     pub(super) cx: Context,
@@ -37,6 +41,7 @@ pub(super) struct Town {
     pub(super) authority: Authority,
     pub(super) relay_capture: Capture,
     pub(super) control_capture: Capture,
+    pub(super) connect_capture: Capture,
     _executor: Program,
     _relay: Relay,
     _registry: Registry,
@@ -65,6 +70,7 @@ impl Town {
         };
         let relay_capture = capture("seen-by-relay", RELAY_PUBLIC, RELAY)?;
         let control_capture = capture("seen-by-control", REGISTRY_FOR_RELAY, REGISTRY)?;
+        let connect_capture = capture("seen-by-harness", REGISTRY_FOR_HARNESS, REGISTRY)?;
 
         let options = registry::Options {
             listen: REGISTRY.to_string(),
@@ -105,7 +111,7 @@ impl Town {
         };
         let executor = executor::start_ours(cx, &options).await?;
         let access = Access {
-            registry: format!("https://{REGISTRY}"),
+            registry: format!("https://{REGISTRY_FOR_HARNESS}"),
             environment: ENVIRONMENT.into(),
             token: harness_token,
             ca_file: Some(authority.file()),
@@ -120,6 +126,7 @@ impl Town {
             authority,
             relay_capture,
             control_capture,
+            connect_capture,
             _executor: executor,
             _relay: relay,
             _registry: registry,

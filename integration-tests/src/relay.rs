@@ -61,28 +61,7 @@ impl Relay {
     ///
     /// It does not start.
     pub async fn start(cx: &Context, options: Options) -> Result<Self> {
-        let credential = cx.secret_file(&format!("{}.token", options.name), &options.token)?;
-        let mut command = Command::new(binaries::ours("relay")?)
-            .env("HOME", cx.folder())
-            .args(["serve", "--registry", &options.registry])
-            .args(["--public-url", &options.public_url])
-            .args(["--listen", &options.listen])
-            .arg("--credential-file")
-            .arg(credential);
-        if let Some(tls) = &options.tls {
-            command = command
-                .arg("--tls-cert")
-                .arg(&tls.certificate)
-                .arg("--tls-key")
-                .arg(&tls.key);
-        }
-        if let Some(file) = &options.ca_file {
-            command = command.arg("--ca-file").arg(file);
-        }
-        if let Some(namespace) = &options.namespace {
-            command = namespace.enter(command);
-        }
-        let mut program = Program::start(cx, &options.name, command)?;
+        let mut program = Program::start(cx, &options.name, command(cx, &options)?)?;
         let url = program.line("relay listening on ", wait::SOON).await?;
         Ok(Self {
             program,
@@ -103,4 +82,34 @@ impl Relay {
     pub fn address(&self) -> Result<SocketAddr> {
         registry::address(&self.url)
     }
+}
+
+/// A relay's command line.
+///
+/// # Errors
+///
+/// The binary is missing.
+pub fn command(cx: &Context, options: &Options) -> Result<Command> {
+    let credential = cx.secret_file(&format!("{}.token", options.name), &options.token)?;
+    let mut command = Command::new(binaries::ours("relay")?)
+        .env("HOME", cx.folder())
+        .args(["serve", "--registry", &options.registry])
+        .args(["--public-url", &options.public_url])
+        .args(["--listen", &options.listen])
+        .arg("--credential-file")
+        .arg(credential);
+    if let Some(tls) = &options.tls {
+        command = command
+            .arg("--tls-cert")
+            .arg(&tls.certificate)
+            .arg("--tls-key")
+            .arg(&tls.key);
+    }
+    if let Some(file) = &options.ca_file {
+        command = command.arg("--ca-file").arg(file);
+    }
+    Ok(match &options.namespace {
+        Some(namespace) => namespace.enter(command),
+        None => command,
+    })
 }

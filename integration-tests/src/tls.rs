@@ -35,6 +35,15 @@ impl Authority {
     ///
     /// Its file could not be written.
     pub fn new(cx: &Context) -> Result<Self> {
+        Self::named(cx, "tls")
+    }
+
+    /// A further authority; its files are in a folder of this name.
+    ///
+    /// # Errors
+    ///
+    /// Its file could not be written.
+    pub fn named(cx: &Context, name: &str) -> Result<Self> {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params
@@ -42,7 +51,7 @@ impl Authority {
             .push(DnType::CommonName, "Rendezvous test authority");
         let key = KeyPair::generate()?;
         let certificate = params.self_signed(&key)?;
-        let folder = cx.subfolder("tls")?;
+        let folder = cx.subfolder(name)?;
         std::fs::write(folder.join("ca.pem"), certificate.pem())?;
         let issuer = Issuer::new(params, key);
         Ok(Self { issuer, folder })
@@ -66,9 +75,11 @@ impl Authority {
         let certificate = params.signed_by(&key, &self.issuer)?;
         let path = self.folder.join(format!("{name}.pem"));
         std::fs::write(&path, certificate.pem())?;
+        let secret = self.folder.join(format!("{name}.key"));
+        let secret = secret.strip_prefix(cx.folder())?.to_string_lossy();
         Ok(ServerFiles {
             certificate: path,
-            key: cx.secret_file(&format!("tls/{name}.key"), &key.serialize_pem())?,
+            key: cx.secret_file(&secret, &key.serialize_pem())?,
         })
     }
 
@@ -91,6 +102,28 @@ impl Authority {
 }
 
 impl ServerFiles {
+    /// Puts the content of `newer` in place of this one's, as a renewal does.
+    ///
+    /// # Errors
+    ///
+    /// The files could not be moved.
+    pub fn replace_with(&self, newer: &Self) -> Result<()> {
+        std::fs::rename(&newer.certificate, &self.certificate)?;
+        Ok(std::fs::rename(&newer.key, &self.key)?)
+    }
+
+    /// The server's own certificate.
+    ///
+    /// # Errors
+    ///
+    /// The file is broken.
+    pub fn leaf(&self) -> Result<CertificateDer<'static>> {
+        certificates(&self.certificate)?
+            .into_iter()
+            .next()
+            .context("a certificate")
+    }
+
     /// A TLS server with these files.
     ///
     /// # Errors

@@ -4,6 +4,7 @@ mod durability;
 mod outage;
 mod replicas;
 mod revocation;
+mod tls;
 
 use crate::runner::{Case, When};
 
@@ -24,6 +25,27 @@ pub(crate) fn cases() -> Vec<Case> {
             "services::killed_registry_keeps_its_word::postgres",
             When::Always,
             durability::postgres,
+        ),
+        Case::new(
+            "services::renewed_certificates::embedded",
+            When::Always,
+            tls::renewed_at_the_registry,
+        ),
+        Case::new(
+            "services::renewed_certificates::stand_alone",
+            When::Always,
+            tls::renewed_at_both,
+        ),
+        Case::new("services::unknown_authority", When::Always, tls::unknown_to_clients),
+        Case::new(
+            "services::unknown_authority::of_the_relay",
+            When::Always,
+            tls::relay_unknown_to_a_harness,
+        ),
+        Case::new(
+            "services::unknown_authority::to_the_relay",
+            When::Always,
+            tls::unknown_to_a_relay,
         ),
     ]
 }

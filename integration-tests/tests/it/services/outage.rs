@@ -54,7 +54,8 @@ pub(crate) async fn registry(cx: Context) -> Result<()> {
     Ok(())
 }
 
-async fn talk(program: &mut Program, word: &str) -> Result<()> {
+/// A word goes to the far `read` loop and comes back.
+pub(super) async fn talk(program: &mut Program, word: &str) -> Result<()> {
     program.write(format!("{word}\n").as_bytes()).await?;
     program.stdout().contains(&format!("got-{word}\n"), wait::SOON).await
 }

@@ -75,6 +75,14 @@ impl Executor {
         self.child.id().expect("running")
     }
 
+    /// The most memory that the process has held so far, in bytes.
+    pub(crate) fn peak(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("status");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kilobytes = line.and_then(|rest| rest.trim().strip_suffix("kB")).expect("VmHWM");
+        kilobytes.trim().parse::<u64>().expect("a number") * 1024
+    }
+
     pub(crate) fn stdin(&mut self) -> ChildStdin {
         self.child.stdin.take().expect("stdin")
     }

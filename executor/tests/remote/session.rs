@@ -97,7 +97,8 @@ impl Session {
     }
 }
 
-async fn up(world: &mut World) -> Executor {
+/// An executor that is connected.
+pub(crate) async fn up(world: &mut World) -> Executor {
     let mut executor = Executor::start(with_token(world));
     executor.line().await.expect("line");
     assert!(matches!(world.next().await, Seen::Register(..)));

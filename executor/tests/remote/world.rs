@@ -1,6 +1,6 @@
 //! A registry and a relay in one listener, and a harness.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -21,7 +21,8 @@ use rendezvous_transport::dial::Dialer;
 use rendezvous_transport::policy::ClearText;
 use rendezvous_transport::stream::{MessageStream, StreamEnd, connect};
 use rendezvous_transport::tls::Trust;
-use rendezvous_wire::id::{EnvironmentId, RegistrationId};
+use rendezvous_wire::frame::Frame;
+use rendezvous_wire::id::{EnvironmentId, RegistrationId, StreamId};
 use rendezvous_wire::key::PublicKey;
 use rendezvous_wire::secret::Secret;
 use serde_json::{Value, json};
@@ -58,7 +59,8 @@ struct Script {
     registrations: u32,
     executor_key: Option<Value>,
     to_executor: Option<mpsc::UnboundedSender<Message>>,
-    to_harness: Option<mpsc::UnboundedSender<Message>>,
+    /// The harnesses' connections by their streams.
+    to_harnesses: HashMap<StreamId, mpsc::UnboundedSender<Message>>,
     cut: CancellationToken,
 }
 
@@ -66,22 +68,34 @@ struct State {
     addr: SocketAddr,
     script: Mutex<Script>,
     seen: mpsc::UnboundedSender<Seen>,
+    strays: mpsc::UnboundedSender<Frame>,
 }
 
 pub(crate) struct World {
     state: Arc<State>,
     seen: mpsc::UnboundedReceiver<Seen>,
+    strays: mpsc::UnboundedReceiver<Frame>,
     _stop: DropGuard,
+}
+
+/// What a harness needs to know of the executor.
+pub(crate) struct Bundle {
+    pub(crate) environment: EnvironmentId,
+    pub(crate) registration: RegistrationId,
+    pub(crate) executor_key: PublicKey,
+    pub(crate) authorization: Secret,
 }
 
 impl World {
     pub(crate) fn new() -> Self {
         let server = Server::bind(([127, 0, 0, 1], 0).into(), None).expect("bind");
         let (sender, seen) = mpsc::unbounded_channel();
+        let (stray, strays) = mpsc::unbounded_channel();
         let state = Arc::new(State {
             addr: server.local_addr(),
             script: Mutex::default(),
             seen: sender,
+            strays: stray,
         });
         let stop = CancellationToken::new();
         let handler = {
@@ -92,6 +106,7 @@ impl World {
         Self {
             state,
             seen,
+            strays,
             _stop: stop.drop_guard(),
         }
     }
@@ -135,25 +150,44 @@ impl World {
         within(self.seen.recv()).await.expect("something seen")
     }
 
+    /// What the registry would tell a harness.
+    pub(crate) fn bundle(&self) -> Bundle {
+        let script = self.state.script();
+        let key = script.executor_key.clone().expect("an executor");
+        Bundle {
+            environment: EnvironmentId::new(ENVIRONMENT).expect("id"),
+            registration: RegistrationId::new(format!("reg-{}", script.registrations)).expect("id"),
+            executor_key: serde_json::from_value(key).expect("key"),
+            authorization: Secret::new("the-authorization"),
+        }
+    }
+
     /// Opens a stream as a harness does.
     pub(crate) async fn harness(&self) -> Result<MessageStream, StreamEnd> {
-        let (key, registration) = {
-            let script = self.state.script();
-            let key = script.executor_key.clone().expect("an executor");
-            (key, format!("reg-{}", script.registrations))
-        };
-        let key: PublicKey = serde_json::from_value(key).expect("key");
+        let bundle = self.bundle();
         let dialer = Dialer::new(Arc::new(Trust::new(None).expect("trust")), ClearText::Loopback);
         let url = Secret::new(format!("ws://{}/relay/harness", self.state.addr));
         let link = within(dialer.dial(&url)).await.expect("link");
         let target = Target {
-            environment: &EnvironmentId::new(ENVIRONMENT).expect("id"),
-            registration: &RegistrationId::new(registration).expect("id"),
-            executor_key: &key,
-            authorization: &Secret::new("the-authorization"),
+            environment: &bundle.environment,
+            registration: &bundle.registration,
+            executor_key: &bundle.executor_key,
+            authorization: &bundle.authorization,
         };
         let identity = Identity::generate(&mut UnwrapErr(SysRng));
         within(connect(link, &identity, &target, &Budget::new(1 << 20))).await
+    }
+
+    /// Sends anything to the executor, as only the relay can.
+    pub(crate) fn inject(&self, message: Message) {
+        let script = self.state.script();
+        let executor = script.to_executor.as_ref().expect("an executor");
+        executor.send(message).expect("a connected executor");
+    }
+
+    /// The next frame of the executor for a stream that no harness's connection has.
+    pub(crate) async fn stray(&mut self) -> Frame {
+        within(self.strays.recv()).await.expect("a frame")
     }
 }
 
@@ -164,6 +198,16 @@ impl State {
 
     fn see(&self, seen: Seen) {
         let _ = self.seen.send(seen);
+    }
+
+    /// Takes a frame of the executor to its harness.
+    fn route(&self, bytes: Bytes) {
+        let frame = Frame::decode(bytes.clone()).expect("a valid frame");
+        let harness = self.script().to_harnesses.get(&frame.stream_id).cloned();
+        match harness {
+            Some(harness) => drop(harness.send(Message::Binary(bytes))),
+            None => drop(self.strays.send(frame)),
+        }
     }
 }
 
@@ -266,11 +310,7 @@ async fn forward_executor(state: &State, mut socket: WebSocketStream<Stream>) {
             () = cut.cancelled() => break None,
             Some(frame) = frames.recv() => socket.send(frame).await.expect("send"),
             message = socket.next() => match message {
-                Some(Ok(frame @ Message::Binary(_))) => {
-                    if let Some(harness) = &state.script().to_harness {
-                        let _ = harness.send(frame);
-                    }
-                }
+                Some(Ok(Message::Binary(bytes))) => state.route(bytes),
                 Some(Ok(Message::Close(frame))) => break frame.map(|frame| u16::from(frame.code)),
                 Some(Ok(_)) => {}
                 Some(Err(_)) | None => break None,
@@ -283,7 +323,6 @@ async fn forward_executor(state: &State, mut socket: WebSocketStream<Stream>) {
 
 async fn forward_harness(state: &State, mut socket: WebSocketStream<Stream>) {
     let (sender, mut frames) = mpsc::unbounded_channel();
-    state.script().to_harness = Some(sender);
     loop {
         tokio::select! {
             Some(frame) = frames.recv() => if socket.send(frame).await.is_err() {
@@ -291,6 +330,8 @@ async fn forward_harness(state: &State, mut socket: WebSocketStream<Stream>) {
             },
             message = socket.next() => match message {
                 Some(Ok(frame @ Message::Binary(_))) => {
+                    let stream = Frame::decode(frame.clone().into_data()).expect("a valid frame").stream_id;
+                    state.script().to_harnesses.entry(stream).or_insert_with(|| sender.clone());
                     let _ = state.script().to_executor.as_ref().expect("an executor").send(frame);
                 }
                 Some(Ok(Message::Text(text))) => panic!("{}", Utf8Bytes::as_str(&text)),

@@ -200,9 +200,24 @@ impl Program {
     ///
     /// The program is gone.
     pub fn resident(&self) -> Result<u64> {
+        self.memory("VmRSS:")
+    }
+
+    /// Most resident memory that its process ever had, in bytes.
+    ///
+    /// # Errors
+    ///
+    /// The program is gone.
+    pub fn peak(&self) -> Result<u64> {
+        self.memory("VmHWM:")
+    }
+
+    fn memory(&self, which: &str) -> Result<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.process))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kilobytes = line.and_then(|rest| rest.trim().strip_suffix("kB")).context("VmRSS")?;
+        let line = status.lines().find_map(|line| line.strip_prefix(which));
+        let kilobytes = line
+            .and_then(|rest| rest.trim().strip_suffix("kB"))
+            .with_context(|| which.to_owned())?;
         Ok(kilobytes.trim().parse::<u64>()? * 1024)
     }
 }

@@ -5,7 +5,9 @@ mod authorizations;
 mod crowd;
 mod frames;
 mod handshakes;
+mod hostile_relay;
 mod http;
+mod relays;
 mod tickets;
 mod yard;
 
@@ -57,5 +59,13 @@ pub(crate) fn cases() -> Vec<Case> {
             When::Always,
             crowd::harness_never_reads,
         ),
+        Case::new(
+            "bad_input::relay::before_the_stream",
+            When::Always,
+            relays::before_the_stream,
+        ),
+        Case::new("bad_input::relay::amid_a_command", When::Always, relays::amid_a_command),
+        Case::new("bad_input::relay::for_ever", When::Full, relays::for_ever),
+        Case::new("bad_input::relay::swallowed_frame", When::Full, relays::swallowed_frame),
     ]
 }

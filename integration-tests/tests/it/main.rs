@@ -5,6 +5,7 @@ mod bad_input;
 mod check;
 mod conformance;
 mod gateway;
+mod limits;
 mod matrix;
 mod nat;
 mod ours;
@@ -21,6 +22,7 @@ fn main() -> std::process::ExitCode {
         gateway::cases(),
         services::cases(),
         bad_input::cases(),
+        limits::cases(),
         nat::cases(),
         conformance::cases(),
     ];

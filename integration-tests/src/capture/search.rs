@@ -128,9 +128,13 @@ mod tests {
             let mut content = vec![b'x'; BLOCK - 5];
             content.extend_from_slice(text.as_bytes());
             std::fs::write(&file, content).unwrap();
-            assert_eq!(find(&[file.clone()], &[marker]).unwrap().len(), 1, "{text}");
+            assert_eq!(find(std::slice::from_ref(&file), &[marker]).unwrap().len(), 1, "{text}");
             let end = u64::try_from(BLOCK - 5 + text.len()).unwrap();
-            assert_eq!(find_within(&[file.clone()], &[marker], end).unwrap().len(), 1, "{text}");
+            assert_eq!(
+                find_within(std::slice::from_ref(&file), &[marker], end).unwrap().len(),
+                1,
+                "{text}"
+            );
             assert_eq!(find_within(&[file], &[marker], 1000).unwrap(), []);
         }
         let file = folder.path().join("file");

@@ -253,7 +253,7 @@ async fn a_refused_credential_ends_with_77_unless_it_was_good_before() {
     program.refuse(503).await;
     let mut control = program.control().await;
     let welcome = ToRelay::Welcome {
-        keys: vec![Signer::new("k1").public.clone()],
+        keys: vec![Signer::new("k1").public],
         revoked: vec![],
     };
     control.send(&welcome).await;

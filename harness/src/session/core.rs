@@ -40,8 +40,10 @@ enum Pending {
     Read {
         process: String,
     },
-    /// Nobody waits for it.
-    Cleanup,
+    /// Nobody waits for it, but it has to be done.
+    Terminate {
+        process: String,
+    },
 }
 
 /// Where the session stands.
@@ -73,7 +75,7 @@ pub(crate) struct Core {
     outbox: VecDeque<Bytes>,
     /// Calls that wait for the session to be ready.
     held: VecDeque<Command>,
-    /// Processes that must be terminated once it is.
+    /// Processes that must be terminated once it is, and once there is room for a call.
     to_terminate: Vec<String>,
     /// A process whose reader has no room; nothing more may be read before it has.
     blocked: Option<String>,
@@ -145,7 +147,8 @@ impl Core {
                     self.processes.remove(&process);
                     self.to_terminate.push(process);
                 }
-                Pending::Initialize | Pending::Read { .. } | Pending::Cleanup => {}
+                Pending::Terminate { process } => self.to_terminate.push(process),
+                Pending::Initialize | Pending::Read { .. } => {}
             }
         }
         repeat.sort_by_key(|(id, _)| std::cmp::Reverse(*id));
@@ -166,7 +169,7 @@ impl Core {
             match pending {
                 Pending::Call(call) => drop(call.reply.send(Err(error.clone()))),
                 Pending::Start { reply, .. } => drop(reply.send(Err(error.clone()))),
-                Pending::Initialize | Pending::Read { .. } | Pending::Cleanup => {}
+                Pending::Initialize | Pending::Read { .. } | Pending::Terminate { .. } => {}
             }
         }
         for command in std::mem::take(&mut self.held) {
@@ -303,14 +306,18 @@ impl Core {
                     slot.reading = false;
                 }
             }
-            Err((_, Pending::Initialize | Pending::Cleanup)) => {}
+            Err((_, Pending::Terminate { process })) => self.to_terminate.push(process),
+            Err((_, Pending::Initialize)) => {}
         }
     }
 
     fn terminate(&mut self, process: String) {
         if self.is_ready() {
-            let params = ProcessParams { process_id: process };
-            self.call(Class::Cleanup, process::Terminate::NAME, &params, Pending::Cleanup);
+            let params = ProcessParams {
+                process_id: process.clone(),
+            };
+            let pending = Pending::Terminate { process };
+            self.call(Class::Cleanup, process::Terminate::NAME, &params, pending);
         } else {
             self.to_terminate.push(process);
         }
@@ -318,7 +325,7 @@ impl Core {
 
     fn reply(&mut self, id: &RequestId, result: Result<Box<RawValue>, RpcError>) -> Result<(), AttemptError> {
         match (self.calls.finish(id), result) {
-            (None | Some(Pending::Cleanup), _) => {}
+            (None | Some(Pending::Terminate { .. }), _) => {}
             (Some(Pending::Initialize), result) => return self.initialized(result),
             (Some(Pending::Call(call)), result) => drop(call.reply.send(result.map_err(HarnessError::Refused))),
             (Some(Pending::Start { process, reply }), Ok(_)) => {
@@ -335,6 +342,12 @@ impl Core {
                 Err(error) => return Err(violation(format_args!("process/read: {error}"))),
             },
             (Some(Pending::Read { process }), Err(error)) => self.lose(&process, HarnessError::ProcessLost(error)),
+        }
+        // There is room for one more call.
+        if self.is_ready()
+            && let Some(process) = self.to_terminate.pop()
+        {
+            self.terminate(process);
         }
         Ok(())
     }

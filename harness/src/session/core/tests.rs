@@ -179,6 +179,62 @@ fn an_abandoned_process_is_terminated() {
 }
 
 #[test]
+fn an_abandoned_process_is_terminated_also_when_the_connection_takes_that_along() {
+    let mut world = World::ready();
+    let _events = world.running("p");
+    world.core.abandon("p".to_owned());
+    world.one();
+    for _ in 0..2 {
+        world.core.link_down();
+        world.connect("s");
+        let call = world.one();
+        assert_eq!(
+            (&call["method"], &call["params"]["processId"]),
+            (&json!("process/terminate"), &json!("p"))
+        );
+    }
+    world.core.link_down();
+    world.core.link_up();
+    let initialize = world.one();
+    world
+        .say(&json!({"id": initialize["id"], "result": {"sessionId": "s"}}))
+        .unwrap();
+    let call = world.sent().remove(1);
+    world
+        .say(&json!({"id": call["id"], "result": {"running": true}}))
+        .unwrap();
+    world.core.link_down();
+    world.connect("s");
+    assert_eq!(world.sent(), [] as [Value; 0], "once is enough");
+}
+
+#[test]
+fn abandoned_processes_are_terminated_as_soon_as_there_is_room_for_a_call() {
+    let mut world = World::ready();
+    let _events = [world.running("p"), world.running("q")];
+    let mut replies = Vec::new();
+    for _ in 0..rendezvous_rpc::call_table::MAX_CALLS {
+        replies.push(world.call("environment/status", Class::Once));
+    }
+    let calls = world.sent();
+    let mut refused = world.call("environment/status", Class::Once);
+    assert!(matches!(
+        refused.try_recv().unwrap(),
+        Err(HarnessError::TooManyCalls(_))
+    ));
+    world.core.abandon("p".to_owned());
+    assert_eq!(world.one()["params"]["processId"], "p");
+    world.core.abandon("q".to_owned());
+    assert_eq!(world.sent(), [] as [Value; 0]);
+    world.say(&json!({"id": calls[0]["id"], "result": {}})).unwrap();
+    let call = world.one();
+    assert_eq!(
+        (&call["method"], &call["params"]["processId"]),
+        (&json!("process/terminate"), &json!("q"))
+    );
+}
+
+#[test]
 fn a_lost_connection_repeats_fails_and_reads_on() {
     let mut world = World::ready();
     let mut events = world.running("p");
@@ -253,6 +309,49 @@ fn a_process_that_ended_meanwhile_is_told_from_its_page() {
     let read = world.one();
     world.page(&read, &[2], 5, true, true);
     assert_eq!(kinds(&mut events), "oo5c");
+}
+
+#[test]
+fn a_read_that_is_lost_with_its_connection_is_made_again() {
+    let mut world = World::ready();
+    let mut events = world.running("p");
+    for _ in 0..2 {
+        world.core.link_down();
+        world.connect("s");
+        assert_eq!(world.one()["method"], "process/read");
+    }
+    world.core.link_down();
+    world.connect("s");
+    let read = world.one();
+    world.page(&read, &[1], 2, false, false);
+    assert_eq!(kinds(&mut events), "o");
+}
+
+#[test]
+fn events_that_are_too_early_are_read_and_not_for_ever() {
+    let mut world = World::ready();
+    let mut events = world.running("p");
+    let overflow = |world: &mut World| {
+        for seq in 2..=rendezvous_rpc::event::MAX_PENDING_EVENTS as u64 + 2 {
+            world.output("p", seq);
+        }
+        let read = world.one();
+        assert_eq!(
+            (&read["method"], &read["params"]["afterSeq"]),
+            (&json!("process/read"), &json!(0))
+        );
+        read
+    };
+    // Pages without anything new: after a few of them the process is lost, instead of being read for ever.
+    let mut reads = 0;
+    while kinds(&mut events) != "!" {
+        let read = overflow(&mut world);
+        reads += 1;
+        assert!(reads < 20, "read again and again");
+        world.page(&read, &[], 1, false, false);
+    }
+    assert!(reads > 1, "one such page is no reason");
+    assert_eq!(world.one()["method"], "process/terminate");
 }
 
 #[test]

@@ -65,6 +65,8 @@ fn lengths_are_judged_before_any_payload() {
     let too_long = |len| Err(MessageError::TooLong { len, limit: 67_108_864 });
     assert_eq!(claim(67_108_865), too_long(67_108_865));
     assert_eq!(claim(u32::MAX), too_long(u32::MAX as usize));
+    let unlimited = push(&mut decoder(usize::MAX), &67_108_865u32.to_be_bytes());
+    assert_eq!(unlimited, too_long(67_108_865));
     assert_eq!(Encoder::default().push(Bytes::new()), Err(MessageError::Empty));
     let huge = Bytes::from(vec![0; MAX_MESSAGE + 1]);
     assert!(matches!(
@@ -121,10 +123,22 @@ fn unfinished_messages_share_the_budget() {
     let mut c = Decoder::new(&budget, MAX_MESSAGE);
     push(&mut c, &long).unwrap();
     assert_eq!(push(&mut c, &long[4..]), Err(full));
+    assert_eq!(c.occupied(), 60_000, "refused before it is allocated");
     // Whole messages need no budget.
     assert_eq!(push(&mut a, &begin[..5540]).unwrap().len(), 1);
     drop((a, b, c));
     assert_eq!(budget.used(), 0);
+}
+
+#[test]
+fn the_beginning_of_a_message_does_not_keep_the_buffer_of_the_one_before() {
+    let budget = Budget::new(usize::MAX);
+    let mut decoder = Decoder::new(&budget, MAX_MESSAGE);
+    let mut plaintext = 50_000u32.to_be_bytes().to_vec();
+    plaintext.resize(50_004, 7);
+    plaintext.extend_from_slice(&[0, 0]);
+    decoder.push_plaintext(&plaintext, drop).unwrap();
+    assert_eq!((decoder.occupied(), budget.used()), (2, 2));
 }
 
 proptest! {

@@ -98,6 +98,22 @@ fn the_last_number_is_the_last() {
     assert_eq!(feed(&mut reorder, now, 0, b"wrap").unwrap(), Vec::<Bytes>::new());
 }
 
+#[test]
+fn an_early_record_does_not_keep_the_read_buffer() {
+    struct ReadBuffer(std::sync::Arc<Vec<u8>>);
+    impl AsRef<[u8]> for ReadBuffer {
+        fn as_ref(&self) -> &[u8] {
+            &self.0
+        }
+    }
+    let memory = std::sync::Arc::new(vec![1; 100_000]);
+    let buffer = Bytes::from_owner(ReadBuffer(memory.clone()));
+    let (mut reorder, now) = reorder();
+    assert_eq!(reorder.insert(now, 1, buffer.slice(10..20)), Ok(Inserted::Held));
+    drop(buffer);
+    assert_eq!(std::sync::Arc::strong_count(&memory), 1);
+}
+
 proptest! {
     #[test]
     fn any_order_within_the_window_comes_out_sorted(

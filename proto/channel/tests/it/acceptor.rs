@@ -8,7 +8,9 @@ use rendezvous_channel::budget::Budget;
 use rendezvous_channel::handshake::HandshakeError;
 use rendezvous_channel::message::MessageError;
 use rendezvous_channel::reorder::ReorderError;
-use rendezvous_channel::stream::{self, INITIAL_MESSAGE_LIMIT, SendError, Stream, StreamError};
+use rendezvous_channel::stream::{
+    self, INITIAL_MESSAGE_LIMIT, MAX_SEND_QUEUE_MESSAGES, SendError, Stream, StreamError,
+};
 use rendezvous_channel::{Acceptor, Identity};
 use rendezvous_wire::frame::{Body, Frame};
 use rendezvous_wire::limits::{
@@ -488,12 +490,29 @@ fn eight_failures_pause_admission_and_nothing_else() {
 }
 
 #[test]
-fn failures_far_apart_pause_nothing() {
+fn a_failure_during_the_pause_does_not_lengthen_it() {
     let mut world = World::new();
-    for _ in 0..4 * MAX_FAILED_HANDSHAKES {
+    let judged = world.pending("judged");
+    for _ in 0..MAX_FAILED_HANDSHAKES {
         world.bad_handshake("bad");
         world.expect_refusal("bad");
-        world.now += Duration::from_secs(10);
+    }
+    world.now += HANDSHAKE_COOLDOWN / 2;
+    world.verdict(judged.id, Verdict::Reject);
+    world.expect_refusal("judged");
+    world.now += HANDSHAKE_COOLDOWN / 2;
+    world.open("after");
+}
+
+#[test]
+fn failures_far_apart_pause_nothing() {
+    let mut world = World::new();
+    for count in 1..=4 * u64::from(MAX_FAILED_HANDSHAKES) {
+        world.bad_handshake("bad");
+        world.expect_refusal("bad");
+        assert_eq!(world.failures(), count);
+        // Shorter than a pause, and so long that less than eight fall into a minute.
+        world.now += HANDSHAKE_COOLDOWN - Duration::from_secs(1);
     }
     world.open("s");
 }
@@ -741,6 +760,14 @@ fn a_full_queue_takes_nothing_more_until_some_is_sent() {
     assert!(refused.is_retryable());
     world.sent();
     world.acceptor.send(open.key, message).unwrap();
+
+    world.sent();
+    for _ in 0..MAX_SEND_QUEUE_MESSAGES {
+        world.acceptor.send(open.key, Bytes::from_static(b"x")).unwrap();
+    }
+    assert!(!world.acceptor.has_room(open.key));
+    let refused = world.acceptor.send(open.key, Bytes::from_static(b"x")).unwrap_err();
+    assert!(refused.is_retryable(), "messages are counted too");
 
     let huge = Bytes::from(vec![0; MAX_MESSAGE + 1]);
     world.sent();

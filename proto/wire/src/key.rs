@@ -177,3 +177,74 @@ fn decode(half: &'static str, text: &str, out: &mut [u8]) -> Result<(), KeyError
     out.copy_from_slice(&bytes);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn key() -> PublicKey {
+        PublicKey {
+            x25519: [1; X25519_LEN],
+            mlkem768: Box::new([2; MLKEM768_LEN]),
+        }
+    }
+
+    fn refused(change: impl FnOnce(&mut Value)) -> String {
+        let mut json = json!(key());
+        change(&mut json);
+        serde_json::from_value::<PublicKey>(json)
+            .expect_err("refused")
+            .to_string()
+    }
+
+    #[test]
+    fn the_json_form_is_that_of_stock_peers() {
+        let json = json!(key());
+        assert_eq!(json["suite"], "Noise_hybridIK_X25519+MLKEM768_AESGCM_SHA256");
+        assert_eq!(json["x25519_public_key"].as_str().map(str::len), Some(44));
+        assert_eq!(json["mlkem768_public_key"].as_str().map(str::len), Some(1580));
+        assert_eq!(serde_json::from_value::<PublicKey>(json).expect("a key"), key());
+    }
+
+    #[test]
+    fn everything_else_is_refused() {
+        for suite in ["", "Noise_hybridIK_25519+MLKEM768_AESGCM_SHA256"] {
+            refused(|json| json["suite"] = suite.into());
+        }
+        refused(|json| json["more"] = 1.into());
+        for half in ["x25519_public_key", "mlkem768_public_key"] {
+            refused(|json| json[half] = Value::Null);
+            let good = json!(key())[half].as_str().expect("text").to_owned();
+            for wrong in [
+                String::new(),
+                format!("{good}AAAA"),
+                good[..good.len() - 4].to_owned(),
+                good.replace('=', ""),
+                good.replacen(&good[..1], "-", 1),
+                good.replacen(&good[..1], " ", 1),
+            ] {
+                refused(|json| json[half] = wrong.into());
+            }
+        }
+        // As long in base64 as the right one, and longer by a byte.
+        refused(|json| json["x25519_public_key"] = STANDARD.encode([1; 33]).into());
+    }
+
+    #[test]
+    fn the_digest_names_both_halves() {
+        let other_x25519 = PublicKey {
+            x25519: [3; X25519_LEN],
+            ..key()
+        };
+        let other_mlkem = PublicKey {
+            mlkem768: Box::new([3; MLKEM768_LEN]),
+            ..key()
+        };
+        assert_eq!(key().digest(), key().digest());
+        assert_ne!(key().digest(), other_x25519.digest());
+        assert_ne!(key().digest(), other_mlkem.digest());
+        assert_ne!(other_x25519.digest(), other_mlkem.digest());
+    }
+}

@@ -68,3 +68,19 @@ pub fn relay_url(base: &str, environment: &EnvironmentId, ticket: &str) -> Strin
         base.trim_end_matches('/')
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slash_at_the_end_of_the_base_does_not_matter() {
+        let environment = EnvironmentId::new("e").expect("an id");
+        for base in ["wss://relay.example/base", "wss://relay.example/base/"] {
+            assert_eq!(
+                relay_url(base, &environment, "t"),
+                "wss://relay.example/base/relay/e?ticket=t"
+            );
+        }
+    }
+}

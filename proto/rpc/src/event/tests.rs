@@ -94,6 +94,27 @@ fn drops_early_events_beyond_either_bound() {
     }
     assert_eq!(order.push(4, output(0)), Ok(Pushed::Overflow));
     assert_eq!((order.pending_bytes, order.pending.len()), (0, 0));
+
+    // What was given does not count any more.
+    let mut order = EventOrder::default();
+    for (seq, event) in [half(1), half(2), half(3)] {
+        assert_eq!(order.push(seq, event), Ok(Pushed::Ready));
+        assert!(order.pop().is_some());
+    }
+    assert_eq!(order.push(5, output(0)), Ok(Pushed::Early));
+}
+
+#[test]
+fn a_page_that_reaches_back_is_taken_from_where_it_is_new() {
+    let mut order = EventOrder::default();
+    for seq in 1..=2 {
+        order.push(seq, output(low(seq))).unwrap();
+        order.pop().unwrap();
+    }
+    order.catch_up(page(&[1, 2, 3], 4, false, false)).unwrap();
+    assert_eq!(drain(&mut order), [(3, output(3))]);
+    assert_eq!(order.push(4, output(4)), Ok(Pushed::Ready));
+    assert_eq!(drain(&mut order), [(4, output(4))]);
 }
 
 #[test]

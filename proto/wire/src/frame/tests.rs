@@ -157,6 +157,10 @@ fn a_long_reason_is_cut_between_characters() {
         panic!("no reset")
     };
     assert_eq!(reason.len(), 256);
+    let Body::Reset { reason } = Frame::reset(stream(), &format!("x{}", "é".repeat(200))).body else {
+        panic!("no reset")
+    };
+    assert_eq!(reason.len(), 255);
     let Body::Reset { reason } = Frame::reset(stream(), " ").body else {
         panic!("no reset")
     };
@@ -178,6 +182,33 @@ fn peek_refuses_what_it_cannot_route() {
     assert_eq!(route(&[0x08, 1, 0x12, 1, 0xff]), Err(PeekError::StreamId));
     assert_eq!(route(&[0x0b]), Err(PeekError::Field));
     assert_eq!(route(&[8, 1].repeat(40)), Err(PeekError::TooManyFields));
+    for (len, expected) in [(128, true), (129, false)] {
+        let id = "a".repeat(len);
+        let frame = proto::RelayMessageFrame {
+            stream_id: id,
+            ..raw(Some(proto::relay_message_frame::Body::Heartbeat(
+                proto::RelayHeartbeat {},
+            )))
+        };
+        assert_eq!(route(&frame.encode_to_vec()).is_ok(), expected, "{len} bytes");
+    }
+}
+
+/// Where a lenient and a strict reader could differ, the relay reads as the endpoints' decoder does.
+#[test]
+fn odd_numbers_mean_the_same_to_relay_and_endpoint() {
+    let id = [0x12, 1, b'a', 0x4a, 0];
+    let version = |bytes: &[u8]| [&[0x08], bytes, &id].concat();
+    // 2^32 + 1 in a field of 32 bits.
+    let wide = version(&[0x81, 0x80, 0x80, 0x80, 0x10]);
+    // More than 64 bits.
+    let huge = version(&[0x81, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x02]);
+    // Field 2^29, which protobuf has not.
+    let beyond = [&version(&[1])[..], &[0x80, 0x80, 0x80, 0x80, 0x10, 0]].concat();
+    for (buffer, is_valid) in [(wide, true), (huge, false), (beyond, false)] {
+        assert_eq!(route(&buffer).is_ok(), is_valid, "{buffer:?}");
+        assert_eq!(Frame::decode(buffer.into()).is_ok(), is_valid);
+    }
 }
 
 /// A decoder skips an unknown group of any depth; the relay does not walk into it.

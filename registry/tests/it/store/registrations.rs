@@ -8,7 +8,9 @@ stories!(
     an_authorization_is_used_once,
     an_authorization_is_bound,
     an_authorization_ends,
-    an_authorization_ends_with_what_it_rests_on,
+    an_authorization_ends_with_its_credential,
+    an_authorization_does_not_outlive_its_credential,
+    an_authorization_ends_with_its_registration,
     one_of_many_presentations_is_first,
 );
 
@@ -180,14 +182,47 @@ async fn an_authorization_ends(world: World) {
     );
 }
 
-async fn an_authorization_ends_with_what_it_rests_on(world: World) {
+async fn an_authorization_ends_with_its_credential(world: World) {
     let granted = granted(world).await;
-    let store = &granted.world.store;
-    assert!(!granted.world.store.consume(&granted.presented, at(3600)).await.unwrap());
-    store.revoke_credential(&granted.credential.id, at(1)).await.unwrap();
-    assert!(!granted.consume(at(1)).await, "the harness's credential is revoked");
+    granted
+        .world
+        .store
+        .revoke_credential(&granted.credential.id, at(1))
+        .await
+        .unwrap();
+    assert!(!granted.consume(at(1)).await);
+}
+
+async fn an_authorization_does_not_outlive_its_credential(world: World) {
+    let id = world.environment("e").await;
+    let (registration, _) = world.register(&id, 1).await;
+    let mut short = credential(Role::Harness, None);
+    short.expires = Some(at(30));
+    world.store.create_credential(&short).await.unwrap();
+    let new = NewAuthorization {
+        digest: Digest::of("secret"),
+        environment: id.clone(),
+        registration: registration.clone(),
+        key: key(7).digest(),
+        credential: short.id.clone(),
+        expires: at(60),
+    };
+    world.store.authorize(&new, NOW).await.unwrap();
+    let presented = Presented {
+        digest: new.digest,
+        environment: id,
+        registration: registration.to_string(),
+        key: new.key,
+        stream: "stream".to_owned(),
+    };
+    assert!(!world.store.consume(&presented, at(30)).await.unwrap());
+    assert!(world.store.consume(&presented, at(29)).await.unwrap());
+}
+
+async fn an_authorization_ends_with_its_registration(world: World) {
+    let granted = granted(world).await;
     granted.world.register(&granted.presented.environment, 2).await;
-    assert!(!granted.consume(at(1)).await, "the registration is superseded");
+    assert!(!granted.consume(at(1)).await);
     let new = NewAuthorization {
         digest: Digest::of("late"),
         environment: granted.presented.environment.clone(),
@@ -196,7 +231,7 @@ async fn an_authorization_ends_with_what_it_rests_on(world: World) {
         credential: granted.credential.id.clone(),
         expires: at(60),
     };
-    let late = store.authorize(&new, NOW).await;
+    let late = granted.world.store.authorize(&new, NOW).await;
     assert!(matches!(late, Err(StoreError::NotFound)), "{late:?}");
 }
 

@@ -20,6 +20,15 @@ use crate::stream::{RECEIVE_BUFFER, SEND_BUFFER, connect};
 #[derive(Default)]
 struct ByText {
     asked: AtomicUsize,
+    given_up: AtomicUsize,
+}
+
+struct CountDrop<'a>(&'a AtomicUsize);
+
+impl Drop for CountDrop<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 impl Validator for ByText {
@@ -29,7 +38,10 @@ impl Validator for ByText {
             "good" => Verdict::Admit,
             "executor revoked" => Verdict::CredentialRejected,
             "crash" => panic!("asked to"),
-            "slow" => pending().await,
+            "slow" => {
+                let _given_up = CountDrop(&self.given_up);
+                pending().await
+            }
             _ => Verdict::Reject,
         }
     }
@@ -245,6 +257,9 @@ async fn a_validation_without_answer_holds_up_nobody_and_ends() {
     });
     assert!(slow.unwrap_err().is_retryable());
     assert!(now() - start >= VALIDATION_TIMEOUT && now() - start < VALIDATION_TIMEOUT + Duration::from_secs(2));
+    // The harness waits no longer, so that alone tells nothing of the executor.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(world.validator.given_up.load(Ordering::Relaxed), 1);
     let (mut harness, mut executor) = world.open().await;
     expect_alive(&mut harness, &mut executor).await;
 }

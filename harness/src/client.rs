@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use rendezvous_rpc::envelope;
 use rendezvous_rpc::method::environment::{self, EnvironmentInfo};
-use rendezvous_rpc::method::initialize::PROCESS_CONTROL;
+use rendezvous_rpc::method::initialize::{OUTPUT_WINDOW, PROCESS_CONTROL};
 use rendezvous_rpc::{Method, PathUri};
 use serde_json::value::RawValue;
 use tokio::sync::{OnceCell, mpsc, oneshot, watch};
@@ -18,7 +18,7 @@ use crate::recovery::Policy;
 use crate::session::core::listen::Listener;
 use crate::session::core::{Core, Peer};
 use crate::session::driver::{self, Connector, LinkState, Shared};
-use crate::session::{Call, Class, Command, MAX_HELD};
+use crate::session::{Call, Class, Command, MAX_HELD, Notice};
 
 /// What we call ourselves in `initialize`.
 const CLIENT_NAME: &str = concat!("rendezvous-harness/", env!("CARGO_PKG_VERSION"));
@@ -37,7 +37,7 @@ pub struct Harness {
 #[derive(Debug)]
 struct Inner {
     commands: mpsc::Sender<Command>,
-    abandoned: mpsc::UnboundedSender<String>,
+    notices: mpsc::UnboundedSender<Notice>,
     state: watch::Receiver<LinkState>,
     peer: Peer,
     /// Asked for when `initialize` did not tell it.
@@ -59,12 +59,12 @@ impl Harness {
 
     pub(crate) async fn over<C: Connector>(connector: C, first: Policy, lost: Policy) -> Result<Self, HarnessError> {
         let (commands, commands_end) = mpsc::channel(MAX_HELD);
-        let (abandoned, abandoned_end) = mpsc::unbounded_channel();
+        let (notices, notices_end) = mpsc::unbounded_channel();
         let (state_end, state) = watch::channel(LinkState::Connecting);
         let (connected_end, connected) = oneshot::channel();
         let shared = Shared {
             commands: commands_end,
-            abandoned: abandoned_end,
+            notices: notices_end,
             state: state_end,
             connected: Some(connected_end),
         };
@@ -74,7 +74,7 @@ impl Harness {
         Ok(Self {
             inner: Arc::new(Inner {
                 commands,
-                abandoned,
+                notices,
                 state,
                 peer,
                 info: OnceCell::new(),
@@ -113,6 +113,11 @@ impl Harness {
     /// Whether the executor can end a process's stdin by a call.
     pub fn has_process_control(&self) -> bool {
         self.inner.peer.extensions.has(PROCESS_CONTROL, 1)
+    }
+
+    /// Whether the executor holds a process up, and drops nothing, while its reader is slow or the connection is lost.
+    pub fn has_output_window(&self) -> bool {
+        self.inner.peer.extensions.has(OUTPUT_WINDOW, 1)
     }
 
     /// The executor's working directory, or its root when it tells none.
@@ -192,7 +197,12 @@ impl Harness {
     /// Tells the driver that nobody holds a process any more.
     pub(crate) fn abandon(&self, process: &str) {
         // The driver is gone only when everything has ended.
-        let _ = self.inner.abandoned.send(process.to_owned());
+        let _ = self.inner.notices.send(Notice::Abandoned(process.to_owned()));
+    }
+
+    /// Where the reader of a process tells how far it has come.
+    pub(crate) fn notices(&self) -> mpsc::UnboundedSender<Notice> {
+        self.inner.notices.clone()
     }
 
     /// A number that this client has not used yet.

@@ -159,7 +159,7 @@ impl Harness {
     pub async fn http_stream(&self, request: HttpRequest) -> Result<HttpStream, HarnessError> {
         let id = self.request_id();
         let params = request.params(id.clone(), true);
-        let (sender, events) = delivery::channel();
+        let (sender, events) = delivery::body();
         let listener = Listener::Body { id, events: sender };
         let result = self
             .call_with::<http::HttpRequest>(&params, Class::Once, Some(listener))

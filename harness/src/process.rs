@@ -160,7 +160,7 @@ impl Harness {
             shell_snapshot: spec.shell_snapshot,
             metadata: None,
         };
-        let (sender, events) = delivery::channel();
+        let (sender, events) = delivery::process(id.clone(), self.notices());
         let (reply, started) = oneshot::channel();
         let command = Command::Start {
             params: Box::new(params),

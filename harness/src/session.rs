@@ -21,6 +21,15 @@ pub const MAX_PROCESSES: usize = 256;
 /// Calls that wait for the connection to come back, and calls on their way to the driver.
 pub(crate) const MAX_HELD: usize = 1024;
 
+/// What a reader's end tells the driver, at most twice for each process.
+#[derive(Debug)]
+pub(crate) enum Notice {
+    /// Nobody holds the process any more.
+    Abandoned(String),
+    /// Its reader has taken more of its events.
+    Consumed(String),
+}
+
 /// What a handle asks for.
 #[derive(Debug)]
 pub(crate) enum Command {

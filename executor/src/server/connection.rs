@@ -5,12 +5,13 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use rendezvous_host::files::Handles;
-use rendezvous_host::process::Event;
+use rendezvous_host::process::{Event, Lookup};
 use rendezvous_rpc::envelope::{Message, Notification, Request, UNREADABLE_ID, decode_params, write_error};
 use rendezvous_rpc::method::Notification as _;
 use rendezvous_rpc::method::initialize::{
-    Extensions, InitializeParams, InitializeResult, Initialized, PROCESS_CONTROL,
+    Extensions, InitializeParams, InitializeResult, Initialized, OUTPUT_WINDOW, PROCESS_CONTROL,
 };
+use rendezvous_rpc::method::process::{Consumed, ConsumedParams};
 use rendezvous_rpc::{RequestId, RpcError};
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
@@ -18,12 +19,14 @@ use tokio::task::spawn_blocking;
 use super::{Shared, Sink};
 use crate::methods::background::Background;
 use crate::methods::{self, Family, Reply};
-use crate::session::Attachment;
+use crate::session::{Attachment, Session};
 
 /// A message of this length or more is read on a thread for blocking work.
 const LARGE_MESSAGE: usize = 1024 * 1024;
-/// Version of the extension `processControl` that we speak.
-const PROCESS_CONTROL_VERSION: u64 = 1;
+/// The extensions that we speak, with their versions.
+const EXTENSIONS: [(&str, u64); 2] = [(OUTPUT_WINDOW, 1), (PROCESS_CONTROL, 1)];
+/// How our harness begins `process/consumed`.
+const CONSUMED_PREFIX: &[u8] = br#"{"method":"process/consumed","#;
 
 /// What a message leads to.
 pub(super) enum Reaction {
@@ -55,7 +58,18 @@ pub(crate) struct Connection<S> {
 /// A client after `initialize`.
 struct Client {
     attachment: Attachment,
-    has_process_control: bool,
+    extensions: Extensions,
+}
+
+/// Opens the window of a process; false when the notification cannot be read.
+fn consumed(session: &Session, notification: &Notification) -> bool {
+    let Ok(params) = decode_params::<ConsumedParams>(notification.params.as_deref()) else {
+        return false;
+    };
+    if let Lookup::Started(process) = session.processes().get(&params.process_id) {
+        process.consume(params.seq);
+    }
+    true
 }
 
 impl<S: Sink> Connection<S> {
@@ -103,7 +117,24 @@ impl<S: Sink> Connection<S> {
         })
     }
 
+    /// Takes `process/consumed` past a call that is being answered: a write may wait for a program that waits for its
+    /// reader. Returns whether the message was one, and is dealt with.
+    pub(super) fn take_consumed(&self, message: &[u8]) -> bool {
+        message.starts_with(CONSUMED_PREFIX)
+            && self.windowed_session().is_some_and(|session| {
+                matches!(Message::decode(message), Ok(Message::Notification(news)) if consumed(session, &news))
+            })
+    }
+
     fn notified(&self, notification: &Notification) -> Reaction {
+        if notification.method == Consumed::NAME
+            && let Some(session) = self.windowed_session()
+        {
+            return match consumed(session, notification) {
+                true => Reaction::Nothing,
+                false => Reaction::Close("an unreadable notification"),
+            };
+        }
         if notification.method != Initialized::NAME {
             return Reaction::Close("an unknown notification");
         }
@@ -138,15 +169,18 @@ impl<S: Sink> Connection<S> {
             .sessions
             .attach(params.resume_session_id.as_deref(), self.listener.clone())?;
         self.sink.initialized();
-        let has_process_control = params.extensions.0.contains_key(PROCESS_CONTROL);
         let mut extensions = Extensions::default();
-        if has_process_control {
-            extensions = extensions.with(PROCESS_CONTROL, PROCESS_CONTROL_VERSION);
+        for (name, version) in EXTENSIONS {
+            if params.extensions.has(name, version) {
+                extensions = extensions.with(name, version);
+            }
         }
+        let has_window = extensions.has(OUTPUT_WINDOW, 1);
+        attachment.session().processes().set_window(has_window);
         let result = InitializeResult {
             session_id: attachment.session().id().to_owned(),
             environment_info: Some(self.server.info.clone()),
-            extensions,
+            extensions: extensions.clone(),
         };
         tracing::debug!(
             client = params.client_name,
@@ -155,7 +189,7 @@ impl<S: Sink> Connection<S> {
         );
         let client = Client {
             attachment,
-            has_process_control,
+            extensions,
         };
         self.client.set(client).map_err(|_| twice())?;
         Reply::new(&request.id, &result)
@@ -175,7 +209,17 @@ impl<S: Sink> Connection<S> {
 
     /// Whether both sides named the extension `processControl`.
     pub(crate) fn has_process_control(&self) -> bool {
-        self.client.get().is_some_and(|client| client.has_process_control)
+        self.names(PROCESS_CONTROL)
+    }
+
+    fn names(&self, extension: &str) -> bool {
+        self.client.get().is_some_and(|client| client.extensions.has(extension, 1))
+    }
+
+    /// The session, if both sides named the extension `outputWindow`.
+    fn windowed_session(&self) -> Option<&Session> {
+        let client = self.client.get()?;
+        client.extensions.has(OUTPUT_WINDOW, 1).then(|| client.attachment.session())
     }
 }
 

@@ -99,7 +99,12 @@ impl<S: Sink, R: Source> Dispatcher<S, R> {
             tokio::select! {
                 biased;
                 reaction = &mut answer => break reaction,
-                message = self.source.recv(), if self.inbox.has_room() => self.inbox.push(message.ok_or(End)?),
+                message = self.source.recv(), if self.inbox.has_room() => {
+                    let message = message.ok_or(End)?;
+                    if !self.connection.take_consumed(&message) {
+                        self.inbox.push(message);
+                    }
+                }
             }
         };
         self.react(reaction).await

@@ -9,3 +9,4 @@ mod process;
 mod snapshot;
 mod support;
 mod web;
+mod window;

@@ -128,6 +128,13 @@ impl Client {
         (method.to_owned(), message["params"].clone())
     }
 
+    /// A notification that came before a reply.
+    pub(crate) fn taken_news(&mut self) -> Option<(String, Value)> {
+        let message = self.news.pop_front()?;
+        let method = message["method"].as_str().expect("a method").to_owned();
+        Some((method, message["params"].clone()))
+    }
+
     /// The next message; nothing once the server ended the stream.
     pub(crate) async fn message(&mut self) -> Option<Value> {
         let message = timeout(PATIENCE, self.incoming.recv())

@@ -10,16 +10,18 @@ use rendezvous_rpc::method::environment::EnvironmentInfo;
 use rendezvous_rpc::method::fs::{MissingChanged, MissingChangedParams};
 use rendezvous_rpc::method::http::BodyDelta;
 use rendezvous_rpc::method::initialize::{
-    Extensions, Initialize, InitializeParams, InitializeResult, Initialized, PROCESS_CONTROL,
+    Extensions, Initialize, InitializeParams, InitializeResult, Initialized, OUTPUT_WINDOW, PROCESS_CONTROL,
 };
-use rendezvous_rpc::method::process::{self, OutputFrame, ProcessParams, ReadParams, ReadResult, StartParams};
+use rendezvous_rpc::method::process::{
+    self, ConsumedParams, OutputFrame, ProcessParams, ReadParams, ReadResult, StartParams,
+};
 use rendezvous_rpc::{Method, Notification, RpcError};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
 use super::delivery::EventSender;
-use super::{Call, Class, Command, MAX_HELD, MAX_PROCESSES};
+use super::{Call, Class, Command, MAX_HELD, MAX_PROCESSES, Notice};
 use crate::error::{AttemptError, HarnessError};
 
 pub(crate) mod listen;
@@ -124,7 +126,7 @@ impl Core {
         let params = InitializeParams {
             client_name: self.client_name.clone(),
             resume_session_id: self.session.clone(),
-            extensions: Extensions::default().with(PROCESS_CONTROL, 1),
+            extensions: Extensions::default().with(OUTPUT_WINDOW, 1).with(PROCESS_CONTROL, 1),
         };
         self.call(Class::Once, Initialize::NAME, &params, Pending::Initialize);
     }
@@ -193,13 +195,44 @@ impl Core {
         }
     }
 
+    /// Takes what a reader's end tells.
+    pub(crate) fn notice(&mut self, notice: Notice) {
+        match notice {
+            Notice::Abandoned(process) => self.abandon(process),
+            Notice::Consumed(process) => self.consumed(&process),
+        }
+    }
+
     /// Nobody holds the process any more.
-    pub(crate) fn abandon(&mut self, process: String) {
+    fn abandon(&mut self, process: String) {
         if self.blocked.as_ref() == Some(&process) {
             self.blocked = None;
         }
         if self.processes.remove(&process).is_some() {
             self.terminate(process);
+        }
+    }
+
+    /// The reader of a process has taken more of its events.
+    fn consumed(&mut self, process: &str) {
+        if let Some(slot) = self.processes.get(process) {
+            let seq = slot.events.consumed();
+            self.tell_consumed(process, seq);
+        }
+    }
+
+    /// Lets the executor send more of a process, and forget what came before.
+    fn tell_consumed(&mut self, process: &str, seq: u64) {
+        if !self.is_ready() || !self.peer.extensions.has(OUTPUT_WINDOW, 1) {
+            return;
+        }
+        let params = ConsumedParams {
+            process_id: process.to_owned(),
+            seq,
+        };
+        let mut message = Vec::new();
+        if envelope::write_notification(&mut message, process::Consumed::NAME, &params).is_ok() {
+            self.outbox.push_back(message.into());
         }
     }
 
@@ -379,6 +412,8 @@ impl Core {
         }
         let started: Vec<String> = self.processes.keys().cloned().collect();
         for process in started {
+            // What was told on the lost connection may not have arrived.
+            self.consumed(&process);
             self.read(&process);
         }
         for command in std::mem::take(&mut self.held) {
@@ -453,7 +488,12 @@ impl Core {
             Progress::Going => {}
             Progress::ReadAgain => self.read(process),
             Progress::Blocked => self.blocked = Some(process.to_owned()),
-            Progress::Done => drop(self.processes.remove(process)),
+            Progress::Done => {
+                // Everything is here: the executor need not keep it for a slow reader.
+                let last = slot.delivered();
+                self.processes.remove(process);
+                self.tell_consumed(process, last);
+            }
             Progress::Abandoned => self.abandon(process.to_owned()),
         }
     }

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use rendezvous_wire::limits::INITIALIZE_TIMEOUT;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::Command;
 use super::core::{Core, Peer};
+use super::{Command, Notice};
 use crate::error::{AttemptError, HarnessError};
 use crate::recovery::{Decision, Policy, Recovery};
 
@@ -59,8 +59,8 @@ pub enum LinkState {
 /// What the handles and the driver share.
 pub(crate) struct Shared {
     pub(crate) commands: mpsc::Receiver<Command>,
-    /// At most one entry for each process, of which there are [`super::MAX_PROCESSES`].
-    pub(crate) abandoned: mpsc::UnboundedReceiver<String>,
+    /// At most two entries for each process, of which there are [`super::MAX_PROCESSES`].
+    pub(crate) notices: mpsc::UnboundedReceiver<Notice>,
     pub(crate) state: watch::Sender<LinkState>,
     /// Takes the outcome of the first connect.
     pub(crate) connected: Option<oneshot::Sender<Result<Peer, HarnessError>>>,
@@ -197,7 +197,7 @@ async fn wait_until(at: Instant, core: &mut Core, shared: &mut Shared) -> bool {
     loop {
         tokio::select! {
             () = &mut pause => return true,
-            Some(process) = shared.abandoned.recv() => core.abandon(process),
+            Some(notice) = shared.notices.recv() => core.notice(notice),
             command = shared.commands.recv(), if core.takes_commands() => match command {
                 Some(command) => core.command(command),
                 None => return false,
@@ -219,13 +219,13 @@ async fn serve<L: Link>(link: &mut L, core: &mut Core, shared: &mut Shared) -> E
         };
         tokio::select! {
             biased;
-            Some(process) = shared.abandoned.recv() => core.abandon(process),
+            Some(notice) = shared.notices.recv() => core.notice(notice),
             () = room => core.unblock(),
             command = shared.commands.recv(), if core.takes_commands() => match command {
                 Some(command) => core.command(command),
                 None => {
-                    while let Ok(process) = shared.abandoned.try_recv() {
-                        core.abandon(process);
+                    while let Ok(notice) = shared.notices.try_recv() {
+                        core.notice(notice);
                     }
                     return End::Unused;
                 }

@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
@@ -29,6 +30,8 @@ const DRAIN_LIMIT: usize = 64 * 1024;
 const EXPLANATION_LIMIT: Duration = Duration::from_millis(20);
 /// How often a terminal that nobody has open is looked at again while its program lives.
 const TERMINAL_RETRY: Duration = Duration::from_millis(100);
+/// How often a program that only the budget holds up is looked at again.
+const BUDGET_RETRY: Duration = Duration::from_millis(100);
 /// Exit code of a program on a terminal that a signal ended, as stock executors report it.
 const TERMINAL_KILLED: i32 = 1;
 /// Exit code when the operating system could not say.
@@ -48,13 +51,20 @@ struct Shared {
     leader: Mutex<Leader>,
     input: Input,
     changed: Notify,
+    /// The reader's window has opened.
+    consumed: Notify,
     terminated: CancellationToken,
     abandoned: CancellationToken,
 }
 
 impl Process {
     /// Takes over a program that was started. The driver must be run for anything to happen.
-    pub(super) fn new(id: Arc<str>, spawned: Spawned, budget: Arc<Budget>) -> io::Result<(Self, Driver)> {
+    pub(super) fn new(
+        id: Arc<str>,
+        spawned: Spawned,
+        budget: Arc<Budget>,
+        has_window: Arc<AtomicBool>,
+    ) -> io::Result<(Self, Driver)> {
         let Spawned {
             leader,
             stdin,
@@ -74,10 +84,11 @@ impl Process {
         let shared = Arc::new(Shared {
             id,
             terminal,
-            log: Mutex::new(Log::new(budget, is_confined)),
+            log: Mutex::new(Log::new(budget, is_confined, has_window)),
             leader: Mutex::new(leader),
             input,
             changed: Notify::new(),
+            consumed: Notify::new(),
             terminated: CancellationToken::new(),
             abandoned: CancellationToken::new(),
         });
@@ -124,6 +135,22 @@ impl Process {
                 () = timeout => return self.shared.log().page_now(request),
             }
         }
+    }
+
+    /// The reader has taken everything up to `seq`; see [`super::Processes::set_window`].
+    pub fn consume(&self, seq: u64) {
+        self.shared.log().consume(seq);
+        self.shared.consumed.notify_one();
+    }
+
+    /// Whether a reader with a window still has to take something.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.shared.log().is_awaited()
+    }
+
+    /// The rules for its reader have changed.
+    pub(super) fn look_again(&self) {
+        self.shared.consumed.notify_one();
     }
 
     /// Queues bytes for the program, unless a write with the same id (at most 256 bytes) was accepted before. Waits for
@@ -215,9 +242,9 @@ impl Driver {
         let abandoned = self.shared.abandoned.clone();
         let mut exited = false;
         while !exited || !self.sources.is_empty() {
-            let (has_room, has_unsent) = {
+            let (has_room, has_unsent, is_starved) = {
                 let log = self.shared.log();
-                (log.has_room(), log.has_unsent())
+                (log.has_room(), log.has_unsent(), log.is_starved())
             };
             let may_read = has_room && !self.sources.is_empty();
             let has_parked = self.sources.iter().any(Source::is_parked);
@@ -246,7 +273,9 @@ impl Driver {
                         self.took(index, read);
                     }
                 }
+                () = shared.consumed.notified(), if !has_room => {}
                 () = sleep(TERMINAL_RETRY), if has_parked => self.unpark(),
+                () = sleep(BUDGET_RETRY), if is_starved => {}
             }
         }
         self.shared.input.abandon();

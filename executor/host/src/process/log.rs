@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,6 +18,11 @@ pub const MAX_RETAINED_CHUNKS: usize = 50_000;
 const MAX_UNSENT_BYTES: usize = 256 * 1024;
 /// Pieces that may wait to be pushed before the program is no longer read.
 const MAX_UNSENT_CHUNKS: u64 = 256;
+
+/// Bytes that a reader who says how far it has come may leave unconsumed before the program is no longer read.
+pub const WINDOW_BYTES: usize = 4 * 1024 * 1024;
+/// Pieces that such a reader may leave unconsumed before the program is no longer read.
+pub const WINDOW_CHUNKS: u64 = 2048;
 
 /// What to read of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,6 +64,11 @@ pub(super) struct Log {
     /// The next change to push.
     cursor: u64,
     unsent_bytes: usize,
+    /// Whether the reader says how far it has come; nothing beyond that is dropped.
+    has_window: Arc<AtomicBool>,
+    /// The last change that the reader has taken.
+    consumed: u64,
+    unconsumed_bytes: usize,
 }
 
 /// How the program ended.
@@ -69,7 +80,7 @@ struct Exit {
 }
 
 impl Log {
-    pub(super) fn new(budget: Arc<Budget>, is_confined: bool) -> Self {
+    pub(super) fn new(budget: Arc<Budget>, is_confined: bool, has_window: Arc<AtomicBool>) -> Self {
         Self {
             budget,
             chunks: VecDeque::new(),
@@ -80,12 +91,16 @@ impl Log {
             closed: None,
             cursor: 1,
             unsent_bytes: 0,
+            has_window,
+            consumed: 0,
+            unconsumed_bytes: 0,
         }
     }
 
     pub(super) fn output(&mut self, stream: Stream, data: Bytes) {
         self.bytes += data.len();
         self.unsent_bytes += data.len();
+        self.unconsumed_bytes += data.len();
         self.budget.retain(data.len());
         let seq = self.take_seq();
         self.chunks.push_back(Chunk { seq, stream, data });
@@ -124,16 +139,42 @@ impl Log {
         seq
     }
 
-    /// Drops the oldest output above the limits, but nothing that is still to be pushed.
+    fn has_window(&self) -> bool {
+        self.has_window.load(Ordering::Relaxed)
+    }
+
+    /// The reader has come to `seq`.
+    pub(super) fn consume(&mut self, seq: u64) {
+        let seq = seq.min(self.next_seq - 1);
+        if seq <= self.consumed {
+            return;
+        }
+        let range = self.position(self.consumed + 1)..self.position(seq + 1);
+        let bytes: usize = self.chunks.range(range).map(|chunk| chunk.data.len()).sum();
+        self.unconsumed_bytes -= bytes;
+        self.consumed = seq;
+        self.trim();
+    }
+
+    /// Whether the reader still has to take something.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.has_window() && self.consumed < self.next_seq - 1
+    }
+
+    /// Drops the oldest output above the limits, but nothing that is still to be pushed or waits in a reader's window.
     fn trim(&mut self) {
         while let Some(oldest) = self.chunks.front() {
             let over = self.bytes > MAX_RETAINED_BYTES
                 || self.chunks.len() > MAX_RETAINED_CHUNKS
                 || (self.bytes > RETAINED_FLOOR && self.budget.is_full());
-            if !over || oldest.seq >= self.cursor {
+            let is_awaited = oldest.seq > self.consumed;
+            if !over || oldest.seq >= self.cursor || (is_awaited && self.has_window()) {
                 return;
             }
             self.bytes -= oldest.data.len();
+            if is_awaited {
+                self.unconsumed_bytes -= oldest.data.len();
+            }
             self.budget.release(oldest.data.len());
             self.chunks.pop_front();
         }
@@ -141,7 +182,17 @@ impl Log {
 
     /// Whether the program should be read on.
     pub(super) fn has_room(&self) -> bool {
-        self.unsent_bytes < MAX_UNSENT_BYTES && self.next_seq - self.cursor < MAX_UNSENT_CHUNKS
+        let keeps_up = self.unsent_bytes < MAX_UNSENT_BYTES && self.next_seq - self.cursor < MAX_UNSENT_CHUNKS;
+        keeps_up && (!self.has_window() || (self.fits_window() && !self.is_starved()))
+    }
+
+    fn fits_window(&self) -> bool {
+        self.unconsumed_bytes < WINDOW_BYTES && self.next_seq - 1 - self.consumed < WINDOW_CHUNKS
+    }
+
+    /// Whether only the budget of all processes keeps the program from being read.
+    pub(super) fn is_starved(&self) -> bool {
+        self.has_window() && self.unconsumed_bytes >= RETAINED_FLOOR && self.budget.is_full()
     }
 
     pub(super) fn has_unsent(&self) -> bool {
@@ -224,7 +275,11 @@ mod tests {
     use super::*;
 
     fn log() -> Log {
-        Log::new(Arc::new(Budget::default()), false)
+        Log::new(Arc::new(Budget::default()), false, Arc::default())
+    }
+
+    fn with_window(budget: &Arc<Budget>) -> Log {
+        Log::new(Arc::clone(budget), false, Arc::new(AtomicBool::new(true)))
     }
 
     fn write(log: &mut Log, len: usize) {
@@ -329,7 +384,7 @@ mod tests {
     #[test]
     fn never_drops_what_is_still_to_be_pushed() {
         let budget = Arc::new(Budget::new(1, 0));
-        let mut log = Log::new(Arc::clone(&budget), false);
+        let mut log = Log::new(Arc::clone(&budget), false, Arc::default());
         for _ in 0..8 {
             write(&mut log, RETAINED_FLOOR);
         }
@@ -339,6 +394,74 @@ mod tests {
         assert_eq!(budget.retained(), RETAINED_FLOOR);
         drop(log);
         assert_eq!(budget.retained(), 0);
+    }
+
+    #[test]
+    fn keeps_what_its_reader_has_not_taken() {
+        let budget = Arc::new(Budget::default());
+        let mut log = with_window(&budget);
+        let mut written = 0;
+        while log.has_room() {
+            write(&mut log, 8192);
+            // Detached or not, what was sent may not have arrived.
+            log.skip_unsent();
+            written += 1;
+        }
+        assert_eq!(written, WINDOW_BYTES / 8192);
+        assert_eq!(seqs(&read(&log, 0, None)).len(), written, "nothing was dropped");
+        log.consume(0);
+        assert!(!log.has_room());
+        log.consume(1);
+        assert!(log.has_room());
+        assert!(log.bytes <= WINDOW_BYTES, "what was taken goes first");
+        log.consume(u64::MAX);
+        assert_eq!(log.unconsumed_bytes, 0);
+        log.consume(3);
+        assert_eq!(log.consumed, written as u64, "it never goes back");
+        write(&mut log, 8192);
+        log.skip_unsent();
+        assert!(log.bytes <= MAX_RETAINED_BYTES && log.is_awaited());
+        log.close();
+        log.consume(u64::MAX);
+        assert!(!log.is_awaited());
+
+        let mut log = with_window(&budget);
+        while log.has_room() {
+            write(&mut log, 1);
+            log.skip_unsent();
+        }
+        assert_eq!(log.next_seq - 1, WINDOW_CHUNKS);
+    }
+
+    #[test]
+    fn a_window_closes_early_when_the_budget_is_full_but_never_wholly() {
+        let budget = Arc::new(Budget::new(1, 0));
+        let mut log = with_window(&budget);
+        write(&mut log, RETAINED_FLOOR - 1);
+        log.skip_unsent();
+        assert!(log.has_room());
+        write(&mut log, 1);
+        log.skip_unsent();
+        assert!(!log.has_room() && log.is_starved());
+        assert_eq!(read(&log, 0, None).chunks.len(), 2);
+        log.consume(1);
+        assert!(log.has_room());
+    }
+
+    #[test]
+    fn a_reader_without_a_window_frees_what_one_with_it_held() {
+        let mut log = with_window(&Arc::new(Budget::default()));
+        while log.has_room() {
+            write(&mut log, 8192);
+            log.skip_unsent();
+        }
+        log.has_window.store(false, Ordering::Relaxed);
+        assert!(log.has_room());
+        write(&mut log, 8192);
+        log.skip_unsent();
+        assert!(log.bytes <= MAX_RETAINED_BYTES);
+        log.consume(u64::MAX);
+        assert_eq!(log.unconsumed_bytes, 0);
     }
 
     #[test]

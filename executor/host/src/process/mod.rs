@@ -4,6 +4,7 @@
 //! one counter, `seq`, from 1; the end ([`Change::Closed`]) is always last and follows as soon as the program has
 //! exited and nobody holds its output any more. What it wrote is retained up to [`MAX_RETAINED_BYTES`] for readers that
 //! come late, and pushed to an [`Outlet`] while one is attached. A slow outlet holds up the program, never memory.
+//! A reader that says how far it has come ([`Processes::set_window`]) loses nothing: its program waits for it.
 
 mod drive;
 mod input;
@@ -28,7 +29,7 @@ use crate::sandbox::Jail;
 
 pub use self::drive::Process;
 pub use self::input::{WriteError, WriteStatus};
-pub use self::log::{MAX_RETAINED_BYTES, MAX_RETAINED_CHUNKS, Page, ReadRequest};
+pub use self::log::{MAX_RETAINED_BYTES, MAX_RETAINED_CHUNKS, Page, ReadRequest, WINDOW_BYTES, WINDOW_CHUNKS};
 pub use self::outlet::{Event, Outlet};
 pub use self::table::{Lookup, Processes, StartError};
 
@@ -40,6 +41,8 @@ pub const MAX_PROCESSES: usize = 1024;
 pub const MAX_CLOSED: usize = 256;
 /// How long a closed process can be read and keeps its id.
 pub const CLOSED_RETENTION: Duration = Duration::from_secs(30);
+/// So many times [`CLOSED_RETENTION`] a closed process stays when its reader still has to take something.
+pub const MAX_CLOSED_PERIODS: u32 = 10;
 /// Processes of all tables that share a [`Budget`], closed ones included.
 pub const MAX_PROCESSES_TOTAL: usize = 4096;
 /// Bytes of output that all processes that share a [`Budget`] retain together, above [`RETAINED_FLOOR`] each.

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::time::sleep;
@@ -9,7 +10,7 @@ use tokio::time::sleep;
 use super::drive::{Driver, Process, push_rest};
 use super::outlet::Outlet;
 use super::spawn::{self, Spawned};
-use super::{Admission, Budget, CLOSED_RETENTION, MAX_CLOSED, MAX_PROCESSES, Spec};
+use super::{Admission, Budget, CLOSED_RETENTION, MAX_CLOSED, MAX_CLOSED_PERIODS, MAX_PROCESSES, Spec};
 use crate::sandbox::SandboxError;
 
 /// Why a process was not started.
@@ -65,6 +66,7 @@ pub struct Processes {
 struct Table {
     budget: Arc<Budget>,
     outlet: Outlet,
+    has_window: Arc<AtomicBool>,
     slots: Mutex<Slots>,
 }
 
@@ -88,9 +90,25 @@ struct Slot {
 impl Processes {
     /// An empty table whose processes push to `outlet` and share `budget` with other tables.
     pub fn new(outlet: Outlet, budget: Arc<Budget>) -> Self {
-        let slots = Mutex::default();
         Self {
-            table: Arc::new(Table { budget, outlet, slots }),
+            table: Arc::new(Table {
+                budget,
+                outlet,
+                has_window: Arc::default(),
+                slots: Mutex::default(),
+            }),
+        }
+    }
+
+    /// Whether the reader says how far it has come, by [`Process::consume`]. Then nothing that it has not taken is
+    /// dropped, and a program is held up when [`super::WINDOW_BYTES`] or [`super::WINDOW_CHUNKS`] wait, whether anybody
+    /// listens or not. At first it does not.
+    pub fn set_window(&self, has_window: bool) {
+        if self.table.has_window.swap(has_window, Ordering::Relaxed) != has_window {
+            let slots = self.table.slots();
+            for process in slots.by_id.values().filter_map(|slot| slot.process.as_ref()) {
+                process.look_again();
+            }
         }
     }
 
@@ -213,7 +231,10 @@ impl Table {
         instance: u64,
         spawned: Result<Spawned, StartError>,
     ) -> Result<(), StartError> {
-        let process = spawned.and_then(|spawned| Ok(Process::new(Arc::clone(id), spawned, Arc::clone(&table.budget))?));
+        let process = spawned.and_then(|spawned| {
+            let (budget, has_window) = (Arc::clone(&table.budget), Arc::clone(&table.has_window));
+            Ok(Process::new(Arc::clone(id), spawned, budget, has_window)?)
+        });
         let mut slots = table.slots();
         let Some(slot) = slots.by_id.get_mut(id).filter(|slot| slot.instance == instance) else {
             return Err(StartError::Cancelled(Arc::clone(id)));
@@ -248,12 +269,19 @@ impl Table {
         }
     }
 
-    fn expire(&self, id: &Arc<str>, instance: u64) {
+    /// Forgets a closed process, unless its reader still has to take something. Returns whether it is gone.
+    fn expire(&self, id: &Arc<str>, instance: u64, is_last_chance: bool) -> bool {
         let mut slots = self.slots();
-        if slots.holds(id, instance) {
-            slots.by_id.remove(id);
-            slots.closed.retain(|(_, closed)| *closed != instance);
+        if !slots.holds(id, instance) {
+            return true;
         }
+        let process = slots.by_id.get(id).and_then(|slot| slot.process.as_ref());
+        if !is_last_chance && process.is_some_and(Process::is_awaited) {
+            return false;
+        }
+        slots.by_id.remove(id);
+        slots.closed.retain(|(_, closed)| *closed != instance);
+        true
     }
 
     fn shut(&self) {
@@ -298,8 +326,11 @@ async fn serve(table: Weak<Table>, outlet: Outlet, process: Process, driver: Dri
     }
     push_rest(&process, &outlet).await;
     drop(process);
-    sleep(CLOSED_RETENTION).await;
-    if let Some(table) = table.upgrade() {
-        table.expire(&id, instance);
+    for period in 1..=MAX_CLOSED_PERIODS {
+        sleep(CLOSED_RETENTION).await;
+        let Some(table) = table.upgrade() else { return };
+        if table.expire(&id, instance, period == MAX_CLOSED_PERIODS) {
+            return;
+        }
     }
 }

@@ -141,7 +141,7 @@ impl Listeners {
     fn deliver(&mut self, id: &str, event: BodyEvent) {
         let Some(body) = self.bodies.get_mut(id) else { return };
         let is_end = event == BodyEvent::End;
-        match body.events.try_send(event) {
+        match body.events.try_send(0, event) {
             Delivered::Yes if !is_end => {}
             Delivered::Yes | Delivered::Gone => drop(self.bodies.remove(id)),
             Delivered::Full(event) => {

@@ -14,7 +14,7 @@ pub(super) struct Slot {
     order: EventOrder,
     pub(super) events: EventSender,
     /// In order, but its reader has no room.
-    stuck: Option<ProcessEvent>,
+    stuck: Option<(u64, ProcessEvent)>,
     /// A `process/read` is on its way.
     pub(super) reading: bool,
     /// Events were dropped, so that the process must be read.
@@ -68,11 +68,11 @@ impl Slot {
 
     /// Hands out everything that is in order.
     pub(super) fn deliver(&mut self) -> Progress {
-        while let Some(event) = self.stuck.take().or_else(|| self.order.pop().map(|(_, event)| event)) {
-            match self.events.try_send(event) {
+        while let Some((seq, event)) = self.stuck.take().or_else(|| self.order.pop()) {
+            match self.events.try_send(seq, event) {
                 Delivered::Yes => self.idle_reads = 0,
                 Delivered::Full(event) => {
-                    self.stuck = Some(event);
+                    self.stuck = Some((seq, event));
                     return Progress::Blocked;
                 }
                 Delivered::Gone => return Progress::Abandoned,
@@ -89,7 +89,7 @@ impl Slot {
 
     /// Waits until the event that is stuck fits.
     pub(super) fn room(&self) -> impl Future<Output = ()> + Send + use<> {
-        let room = self.stuck.as_ref().map(|event| self.events.room(event));
+        let room = self.stuck.as_ref().map(|(_, event)| self.events.room(event));
         async move {
             if let Some(room) = room {
                 room.await;

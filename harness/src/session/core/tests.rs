@@ -1,5 +1,6 @@
 use rendezvous_rpc::code;
 use serde_json::{Value, json};
+use tokio::sync::mpsc;
 use tokio::sync::oneshot::error::TryRecvError;
 
 use super::*;
@@ -10,12 +11,24 @@ type Reply = oneshot::Receiver<Result<Box<RawValue>, HarnessError>>;
 /// A session and the messages that a test plays the executor's part with.
 struct World {
     core: Core,
+    notices: mpsc::UnboundedSender<Notice>,
+    heard: mpsc::UnboundedReceiver<Notice>,
+    /// What the executor names in `initialize`.
+    extensions: Value,
 }
 
 impl World {
     fn ready() -> Self {
+        Self::ready_with(json!({}))
+    }
+
+    fn ready_with(extensions: Value) -> Self {
+        let (notices, heard) = mpsc::unbounded_channel();
         let mut world = Self {
             core: Core::new("test".to_owned()),
+            notices,
+            heard,
+            extensions,
         };
         world.connect("s");
         world
@@ -25,8 +38,10 @@ impl World {
         self.core.link_up();
         let sent = self.sent();
         assert_eq!(sent[0]["method"], "initialize");
-        self.say(&json!({"id": sent[0]["id"], "result": {"sessionId": session}}))
-            .unwrap();
+        self.say(
+            &json!({"id": sent[0]["id"], "result": {"sessionId": session, "extensions": self.extensions.clone()}}),
+        )
+        .unwrap();
         assert_eq!(
             self.core.outbox().pop_front().unwrap(),
             r#"{"method":"initialized","params":{}}"#
@@ -64,7 +79,7 @@ impl World {
     }
 
     fn start(&mut self, id: &str) -> (oneshot::Receiver<Result<(), HarnessError>>, EventReceiver) {
-        let (events, receiver) = delivery::channel();
+        let (events, receiver) = delivery::process(id.to_owned(), self.notices.clone());
         let (reply, started) = oneshot::channel();
         let params = json!({"processId": id, "argv": ["a"], "cwd": "file:///", "env": {}, "tty": false});
         self.core.command(Command::Start {
@@ -156,7 +171,7 @@ fn events_are_ordered_and_the_close_ends_them() {
     assert_eq!(kinds(&mut events), "o5c");
     assert!(matches!(
         events.try_recv(),
-        Err(tokio::sync::mpsc::error::TryRecvError::Disconnected)
+        Err(mpsc::error::TryRecvError::Disconnected)
     ));
     world.core.abandon("p".to_owned());
     assert_eq!(world.sent(), [] as [Value; 0]);
@@ -256,7 +271,7 @@ fn a_lost_connection_repeats_fails_and_reads_on() {
     ));
     assert_eq!(
         lost_events.try_recv().unwrap_err(),
-        tokio::sync::mpsc::error::TryRecvError::Disconnected
+        mpsc::error::TryRecvError::Disconnected
     );
     assert_eq!(write.try_recv().unwrap_err(), TryRecvError::Empty);
     let mut late = world.call("environment/status", Class::Once);
@@ -484,4 +499,49 @@ fn commands_are_held_up_to_a_bound() {
         }));
     }
     assert_eq!(replies.len(), MAX_HELD);
+}
+
+#[test]
+fn an_executor_with_windows_is_told_how_far_the_reader_has_come() {
+    let mut world = World::ready_with(json!({"outputWindow": 1}));
+    let mut events = world.running("p");
+    for seq in 1..=512 {
+        world.output("p", seq);
+    }
+    assert_eq!(kinds(&mut events).len(), 512);
+    let notice = world.heard.try_recv().unwrap();
+    world.core.notice(notice);
+    let consumed = |seq: u64| json!({"method": "process/consumed", "params": {"processId": "p", "seq": seq}});
+    assert_eq!(world.one(), consumed(512));
+
+    // What is taken while there is no connection is told on the next one, before anything is read again.
+    world.output("p", 513);
+    assert_eq!(kinds(&mut events), "o");
+    world.core.link_down();
+    world.connect("s");
+    let sent = world.sent();
+    assert_eq!((&sent[0], &sent[1]["method"]), (&consumed(513), &json!("process/read")));
+    world.page(&sent[1], &[], 514, false, false);
+
+    // The end says that everything is here, taken or not.
+    world
+        .say(&json!({"method": "process/exited", "params": {"processId": "p", "seq": 514, "exitCode": 0}}))
+        .unwrap();
+    world
+        .say(&json!({"method": "process/closed", "params": {"processId": "p", "seq": 515}}))
+        .unwrap();
+    assert_eq!(world.one(), consumed(515));
+}
+
+#[test]
+fn a_stock_executor_is_told_nothing_of_its_readers() {
+    let mut world = World::ready();
+    let mut events = world.running("p");
+    for seq in 1..=512 {
+        world.output("p", seq);
+    }
+    assert_eq!(kinds(&mut events).len(), 512);
+    let notice = world.heard.try_recv().unwrap();
+    world.core.notice(notice);
+    assert!(world.sent().is_empty());
 }

@@ -10,6 +10,9 @@ use super::{method, notification};
 /// The extension that adds `process/closeStdin`.
 pub const PROCESS_CONTROL: &str = "processControl";
 
+/// The extension that adds `process/consumed`: output waits for its reader instead of being dropped.
+pub const OUTPUT_WINDOW: &str = "outputWindow";
+
 method!(
     /// Opens a session, or takes up one that lost its stream.
     Initialize, "initialize", InitializeParams => InitializeResult

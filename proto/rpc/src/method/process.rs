@@ -49,6 +49,12 @@ notification!(
     Closed, "process/closed", ClosedParams
 );
 
+notification!(
+    /// The client has given everything up to a number to whoever reads the process. Belongs to the extension
+    /// `outputWindow`.
+    Consumed, "process/consumed", ConsumedParams
+);
+
 /// A process to start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -328,6 +334,16 @@ pub struct ClosedParams {
     /// Which process.
     pub process_id: String,
     /// The last number.
+    pub seq: u64,
+}
+
+/// How far a client's reader has come.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ConsumedParams {
+    /// Which process.
+    pub process_id: String,
+    /// The last number that its reader has taken; never goes back.
     pub seq: u64,
 }
 

@@ -4,7 +4,7 @@ use super::*;
 use crate::session::delivery::{self, EventReceiver, MAX_EVENTS};
 
 fn listening(listeners: &mut Listeners, id: &str) -> EventReceiver<BodyEvent> {
-    let (events, receiver) = delivery::channel();
+    let (events, receiver) = delivery::body();
     let id = id.to_owned();
     listeners.add(Listener::Body { id, events }).unwrap();
     receiver
@@ -97,7 +97,7 @@ fn bodies_are_bounded_and_abandoned_ones_make_room() {
         .map(|n| listening(&mut listeners, &n.to_string()))
         .collect();
     let add = |listeners: &mut Listeners| {
-        let (events, receiver) = delivery::channel();
+        let (events, receiver) = delivery::body();
         let id = "more".to_owned();
         listeners.add(Listener::Body { id, events }).map(|()| receiver)
     };

@@ -20,6 +20,7 @@ fn main() -> std::process::ExitCode {
         matrix::direct_cases(),
         matrix::forward_cases(),
         gateway::cases(),
+        ours::bulk::cases(),
         services::cases(),
         bad_input::cases(),
         limits::cases(),

@@ -1,5 +1,6 @@
 //! Our harness with any executor.
 
+pub(crate) mod bulk;
 pub(crate) mod files;
 pub(crate) mod life;
 pub(crate) mod links;

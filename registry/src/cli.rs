@@ -57,8 +57,10 @@ struct DatabaseArgs {
 
 impl DatabaseArgs {
     fn location(&self) -> Result<Location, Failure> {
-        let on_command_line = std::env::args()
-            .any(|argument| Location::has_password(argument.strip_prefix("--database=").unwrap_or(&argument)));
+        let on_command_line = std::env::args_os().any(|argument| {
+            let argument = argument.to_string_lossy();
+            Location::has_password(argument.strip_prefix("--database=").unwrap_or(&argument))
+        });
         if on_command_line {
             return Err(Failure::usage(
                 "a database URL with a password is visible to every user of this machine: set it in DATABASE_URL",

@@ -139,7 +139,10 @@ fn take(relay: &Relay, message: ToRelay, probes: &mut JoinSet<(u64, bool)>) {
             environment,
             generation,
         } => hub.core(|core| core.supersede(&environment, generation)),
-        ToRelay::Forget { environment } => hub.core(|core| core.forget(&environment)),
+        ToRelay::Forget {
+            environment,
+            generation,
+        } => hub.core(|core| core.forget(&environment, generation)),
         ToRelay::Probe { probe, registration } => {
             if probes.len() < MAX_PROBES {
                 let relay = relay.clone();

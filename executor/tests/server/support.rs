@@ -131,8 +131,7 @@ impl Client {
     /// A notification that came before a reply.
     pub(crate) fn taken_news(&mut self) -> Option<(String, Value)> {
         let message = self.news.pop_front()?;
-        let method = message["method"].as_str().expect("a method").to_owned();
-        Some((method, message["params"].clone()))
+        Some((message["method"].as_str()?.to_owned(), message["params"].clone()))
     }
 
     /// The next message; nothing once the server ended the stream.

@@ -95,10 +95,12 @@ pub enum ToRelay {
         /// The newest registration's number; older ones are out.
         generation: u64,
     },
-    /// The environment was deleted: cut everything that belongs to it.
+    /// The environment was deleted: cut everything that belongs to it. Another one may have its id by now.
     Forget {
         /// The environment.
         environment: EnvironmentId,
+        /// The number of its last registration; that one is out too.
+        generation: u64,
     },
     /// Ping the executor of this registration within five seconds.
     Probe {

@@ -257,7 +257,10 @@ impl Session {
                     environment,
                     generation,
                 })?,
-                Standing::Unknown => self.say(ToRelay::Forget { environment })?,
+                Standing::Unknown => self.say(ToRelay::Forget {
+                    environment,
+                    generation: presence.generation,
+                })?,
                 Standing::Current => {}
             }
         }

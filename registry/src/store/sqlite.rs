@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{Sqlite as Db, Transaction};
+use sqlx::{Connection as _, Sqlite as Db, Transaction};
 
 use super::{Access, StoreError};
 
@@ -50,7 +50,16 @@ impl Sqlite {
                 .max_connections(connections)
                 .acquire_timeout(ACQUIRE_TIMEOUT)
         };
-        let write = pool(1).connect_with(options.clone()).await?;
+        // SQLite may end a transaction by itself, on a full disk for one; the connection would take it to be open for ever.
+        let write = pool(1)
+            .after_release(|connection, _| {
+                Box::pin(async move {
+                    connection.ping().await?;
+                    Ok(!connection.is_in_transaction())
+                })
+            })
+            .connect_with(options.clone())
+            .await?;
         let mut transaction = write.begin_with("BEGIN EXCLUSIVE").await?;
         sqlx::migrate!("migrations/sqlite").run(&mut *transaction).await?;
         transaction.commit().await?;
@@ -116,5 +125,35 @@ fn refused(path: &Path, error: &io::Error) -> StoreError {
         StoreError::Denied(text)
     } else {
         StoreError::Unavailable(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Housekeeping as _;
+
+    #[tokio::test]
+    async fn works_again_once_a_full_disk_has_room() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Sqlite::open(&folder.path().join("r.db"), Access::Create).await.unwrap();
+        let pages: i64 = sqlx::query_scalar("PRAGMA page_count").fetch_one(&store.write).await.unwrap();
+        let limit = format!("PRAGMA max_page_count = {}", pages + 2);
+        sqlx::query(sqlx::AssertSqlSafe(limit)).execute(&store.write).await.unwrap();
+        let mut number = 0;
+        let mut create = async || {
+            number += 1;
+            let mut transaction = store.begin().await?;
+            sqlx::query("INSERT INTO environments (id, name, created, generation) VALUES ($1, $2, 0, 0)")
+                .bind(format!("e-{number}"))
+                .bind("x".repeat(200))
+                .execute(&mut *transaction)
+                .await?;
+            transaction.commit().await.map_err(StoreError::from)
+        };
+        while create().await.is_ok() {}
+        // The limit belonged to the connection that failed.
+        create().await.expect("room again");
+        store.ping().await.unwrap();
     }
 }

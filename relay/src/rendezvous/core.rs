@@ -382,9 +382,10 @@ impl Core {
         }
     }
 
-    /// The environment was deleted: its connections are cut and its tickets are out for good.
-    pub fn forget(&mut self, environment: &EnvironmentId) {
-        self.supersede(environment, u64::MAX);
+    /// The environment was deleted: connections and tickets of its registrations up to `generation` are out for good.
+    /// Registrations of a new environment with the same id have higher numbers.
+    pub fn forget(&mut self, environment: &EnvironmentId, generation: u64) {
+        self.supersede(environment, generation.saturating_add(1));
     }
 
     /// The relay is stopping: nobody gets in from now on. Connections are the shell's to close.

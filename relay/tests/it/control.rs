@@ -86,7 +86,12 @@ async fn a_superseded_executor_is_closed_and_a_deleted_environment_is_empty() {
     newer.generation = 2;
     newer.reg = RegistrationId::new("reg-2").unwrap();
     let mut executor = world.connect(&newer).await;
-    world.tell(ToRelay::Forget { environment }).await;
+    world
+        .tell(ToRelay::Forget {
+            environment,
+            generation: 2,
+        })
+        .await;
     assert_eq!(executor.closed().await.0, 1001);
     assert_eq!(world.refusal(&newer).await.0, 401);
 }

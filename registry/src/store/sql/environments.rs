@@ -71,17 +71,16 @@ impl Environments for Backend {
     async fn delete_environment(&self, id: &EnvironmentId, now: Timestamp) -> Result<(), StoreError> {
         let mut tx = self.begin().await?;
         Self::serialize(&mut tx).await?;
-        let deleted = sqlx::query("DELETE FROM environments WHERE id = $1")
+        let deleted = sqlx::query("DELETE FROM environments WHERE id = $1 RETURNING generation")
             .bind(id.as_str())
-            .execute(&mut *tx)
-            .await?;
-        if deleted.rows_affected() == 0 {
-            return Err(StoreError::NotFound);
-        }
+            .fetch_optional(&mut *tx)
+            .await?
+            .ok_or(StoreError::NotFound)?;
         broadcast(
             &mut tx,
             &ToRelay::Forget {
                 environment: id.clone(),
+                generation: unsigned(deleted.try_get("generation")?)?,
             },
             now,
         )

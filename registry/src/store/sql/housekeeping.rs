@@ -74,6 +74,7 @@ impl Housekeeping for Backend {
 
     async fn ping(&self) -> Result<(), StoreError> {
         sqlx::query("SELECT 1").execute(self.reader()).await?;
+        self.begin().await?.rollback().await?;
         Ok(())
     }
 

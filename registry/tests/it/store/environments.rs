@@ -65,7 +65,8 @@ async fn deleting_takes_everything_along(world: World) {
         world.messages(&relay).await,
         [
             ToRelay::Forget {
-                environment: id.clone()
+                environment: id.clone(),
+                generation: up.generation,
             },
             ToRelay::Revoke { credential: scoped.id }
         ]

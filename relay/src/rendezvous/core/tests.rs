@@ -332,12 +332,17 @@ fn a_deleted_environment_is_out_for_good() {
     let mut world = World::new();
     let e = world.executor(&executor("env", 7));
     world.commands();
-    world.core.forget(&executor("env", 7).env);
+    world.core.forget(&executor("env", 7).env, 8);
     assert!(matches!(world.commands()[0], Command::Close { connection, .. } if connection == e));
     assert_eq!(
         world.core.admit(&executor("env", 8), world.now),
         Err(Refusal::Superseded)
     );
+    // One that is made again under the same id is another one, also when the relay hears late of the deletion.
+    world.executor(&executor("env", 9));
+    world.commands();
+    world.core.forget(&executor("env", 7).env, 8);
+    assert!(world.commands().is_empty());
 }
 
 #[test]

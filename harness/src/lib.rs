@@ -47,5 +47,5 @@ pub use rendezvous_rpc::event::ProcessEvent;
 pub use rendezvous_rpc::method::fs::WalkOptions;
 pub use rendezvous_rpc::method::process::OutputStream;
 pub use session::MAX_PROCESSES;
-pub use session::delivery::{MAX_EVENT_BYTES, MAX_EVENTS};
+pub use session::delivery::{MAX_BODY_BYTES, MAX_EVENT_BYTES, MAX_EVENTS};
 pub use session::driver::LinkState;

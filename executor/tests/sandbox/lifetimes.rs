@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rendezvous_host::process::{Spec, Stdio};
 
-use crate::support::{PATIENCE, World, end, names, text, wait};
+use crate::support::{FOLDER_VARIABLE, PATIENCE, World, end, names, text, wait};
 
 /// Living processes whose command line contains a word.
 fn living(word: &str) -> Vec<i32> {
@@ -94,6 +94,40 @@ async fn all_die_with_the_table() {
     let process = world.start(spec).await;
     wait(&process, |page| text(page).contains("ready")).await;
     world.processes.shut();
+    until_none_lives(&tag).await;
+}
+
+/// Says, in a copy of this test program, which swarm it is to start before it is killed.
+const TAG_VARIABLE: &str = "SANDBOX_TEST_TAG";
+
+#[tokio::test]
+async fn all_die_with_the_executor() {
+    if let Ok(tag) = std::env::var(TAG_VARIABLE) {
+        let world = World::new();
+        let stdio = Stdio::Pipes { stdin: false };
+        let spec = world
+            .confine(swarm(&world, &tag, stdio), &world.workspace_write())
+            .await;
+        let _process = world.start(spec).await;
+        return std::future::pending().await;
+    }
+    let folder = tempfile::tempdir_in("/var/tmp").expect("a folder");
+    let tag = format!("4005.{}1", std::process::id());
+    let mut executor = std::process::Command::new(std::env::current_exe().expect("itself"))
+        .args(["--exact", "lifetimes::all_die_with_the_executor"])
+        .env(TAG_VARIABLE, &tag)
+        .env(FOLDER_VARIABLE, folder.path())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .expect("a copy");
+    let all = async {
+        while living(&tag).len() < 60 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, all).await.expect("all live in time");
+    executor.kill().expect("killed");
+    executor.wait().expect("reaped");
     until_none_lives(&tag).await;
 }
 

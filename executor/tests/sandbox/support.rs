@@ -14,6 +14,9 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// Names another copy of the executor.
 pub(crate) const HELPER_VARIABLE: &str = "SANDBOX_TEST_HELPER";
 
+/// Names the folder for the folders of worlds.
+pub(crate) const FOLDER_VARIABLE: &str = "SANDBOX_TEST_FOLDER";
+
 /// The executor that was built with these tests.
 pub(crate) fn helper() -> PathBuf {
     std::env::var_os(HELPER_VARIABLE).map_or_else(|| env!("CARGO_BIN_EXE_executor").into(), PathBuf::from)
@@ -39,7 +42,8 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new() -> Self {
         // Not below /tmp, which some profiles let be written.
-        let folder = tempfile::tempdir_in("/var/tmp").expect("a folder");
+        let parent = std::env::var_os(FOLDER_VARIABLE).unwrap_or_else(|| "/var/tmp".into());
+        let folder = tempfile::tempdir_in(parent).expect("a folder");
         let base = folder.path().canonicalize().expect("real");
         std::fs::set_permissions(&base, std::fs::Permissions::from_mode(0o755)).expect("permitted");
         let (inside, outside) = (base.join("inside"), base.join("outside"));

@@ -1,0 +1,173 @@
+use super::*;
+
+/// Runs a filter as the kernel does, for the instructions that filters have.
+fn judge(program: &BpfProgram, architecture: u32, number: u32, arguments: [u64; 6]) -> u32 {
+    let mut data = Vec::new();
+    data.extend_from_slice(&number.to_ne_bytes());
+    data.extend_from_slice(&architecture.to_ne_bytes());
+    data.extend_from_slice(&[0; 8]);
+    for argument in arguments {
+        data.extend_from_slice(&argument.to_ne_bytes());
+    }
+    let (mut at, mut accumulator) = (0, 0_u32);
+    loop {
+        let instruction = &program[at];
+        at += 1;
+        let jump = |holds: bool| usize::from(if holds { instruction.jt } else { instruction.jf });
+        match instruction.code {
+            0x20 => {
+                let from = instruction.k as usize;
+                accumulator = u32::from_ne_bytes(data[from..from + 4].try_into().expect("a word"));
+            }
+            0x54 => accumulator &= instruction.k,
+            0x15 => at += jump(accumulator == instruction.k),
+            0x25 => at += jump(accumulator > instruction.k),
+            0x35 => at += jump(accumulator >= instruction.k),
+            0x05 => at += instruction.k as usize,
+            0x06 => return instruction.k,
+            other => panic!("instruction {other:#x}"),
+        }
+    }
+}
+
+const ALLOW: u32 = 0x7fff_0000;
+const EPERM: u32 = 0x0005_0001;
+const ENOSYS: u32 = 0x0005_0026;
+const KILL: u32 = 0x8000_0000;
+#[cfg(target_arch = "x86_64")]
+const HERE: u32 = 0xc000_003e;
+#[cfg(target_arch = "aarch64")]
+const HERE: u32 = 0xc000_00b7;
+
+/// The strictest verdict of all filters of a sandbox.
+fn verdict(network: Network, extent: Extent, call: i64, arguments: &[u64]) -> u32 {
+    let mut all = [0; 6];
+    all[..arguments.len()].copy_from_slice(arguments);
+    let filters = filters(network, extent).expect("filters");
+    let verdicts = filters
+        .iter()
+        .map(|filter| judge(filter, HERE, u32::try_from(call).expect("number"), all));
+    verdicts.min().expect("a filter")
+}
+
+fn offline(call: i64, arguments: &[u64]) -> u32 {
+    verdict(Network::Restricted, Extent::Namespaces, call, arguments)
+}
+
+fn online(call: i64, arguments: &[u64]) -> u32 {
+    verdict(Network::Enabled, Extent::Namespaces, call, arguments)
+}
+
+#[test]
+fn denies_what_leaves_the_sandbox_and_allows_the_rest() {
+    for call in [
+        libc::SYS_ptrace,
+        libc::SYS_mount,
+        libc::SYS_bpf,
+        libc::SYS_io_uring_setup,
+        libc::SYS_keyctl,
+    ] {
+        assert_eq!(online(call, &[]), EPERM, "{call}");
+    }
+    for call in [
+        libc::SYS_read,
+        libc::SYS_openat,
+        libc::SYS_execve,
+        libc::SYS_futex,
+        libc::SYS_fchmod,
+    ] {
+        assert_eq!(offline(call, &[]), ALLOW, "{call}");
+    }
+    assert_eq!(online(libc::SYS_clone3, &[]), ENOSYS);
+}
+
+#[test]
+fn new_namespaces_are_denied_threads_and_children_are_not() {
+    let flag = |flags: i32| u64::from(flags.unsigned_abs());
+    let thread = libc::CLONE_VM | libc::CLONE_FS | libc::CLONE_FILES | libc::CLONE_SIGHAND | libc::CLONE_THREAD;
+    for call in [libc::SYS_clone, libc::SYS_unshare] {
+        for namespace in NEW_NAMESPACES {
+            assert_eq!(online(call, &[flag(namespace)]), EPERM);
+            assert_eq!(online(call, &[flag(namespace | libc::CLONE_FS)]), EPERM);
+        }
+    }
+    assert_eq!(online(libc::SYS_clone, &[flag(thread)]), ALLOW);
+    assert_eq!(online(libc::SYS_clone, &[flag(libc::SIGCHLD)]), ALLOW);
+    assert_eq!(online(libc::SYS_unshare, &[flag(libc::CLONE_FILES)]), ALLOW);
+    assert_eq!(online(libc::SYS_unshare, &[NEW_TIME]), EPERM);
+}
+
+#[test]
+fn terminals_take_no_foreign_input() {
+    for request in [libc::TIOCSTI, libc::TIOCLINUX] {
+        assert_eq!(online(libc::SYS_ioctl, &[0, request]), EPERM);
+        assert_eq!(online(libc::SYS_ioctl, &[0, request | 1 << 32]), EPERM);
+    }
+    assert_eq!(online(libc::SYS_ioctl, &[0, libc::TIOCGWINSZ]), ALLOW);
+}
+
+#[test]
+fn a_restricted_network_leaves_socket_pairs_only() {
+    let socket = |family: i32, kind: i32| [u64::from(family.unsigned_abs()), u64::from(kind.unsigned_abs())];
+    for family in [
+        libc::AF_INET,
+        libc::AF_INET6,
+        libc::AF_NETLINK,
+        libc::AF_VSOCK,
+        libc::AF_PACKET,
+    ] {
+        let arguments = socket(family, libc::SOCK_STREAM);
+        assert_eq!(offline(libc::SYS_socket, &arguments), EPERM, "{family}");
+        assert_eq!(online(libc::SYS_socket, &arguments), ALLOW, "{family}");
+    }
+    for kind in [libc::SOCK_DGRAM, libc::SOCK_RAW, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC] {
+        assert_eq!(offline(libc::SYS_socketpair, &socket(libc::AF_UNIX, kind)), EPERM);
+    }
+    for kind in [
+        libc::SOCK_STREAM,
+        libc::SOCK_SEQPACKET,
+        libc::SOCK_STREAM | libc::SOCK_NONBLOCK,
+    ] {
+        assert_eq!(offline(libc::SYS_socketpair, &socket(libc::AF_UNIX, kind)), ALLOW);
+    }
+    for call in [libc::SYS_connect, libc::SYS_bind, libc::SYS_accept4] {
+        assert_eq!(offline(call, &[]), EPERM);
+        assert_eq!(online(call, &[]), ALLOW);
+    }
+    assert_eq!(offline(libc::SYS_sendto, &[3, 0, 0, 0, 0]), ALLOW);
+    assert_eq!(offline(libc::SYS_sendto, &[3, 0, 0, 0, 1 << 40]), EPERM);
+}
+
+#[test]
+fn no_other_calling_convention_gets_around() {
+    let filters = filters(Network::Restricted, Extent::Namespaces).expect("filters");
+    for filter in &filters {
+        let ptrace = u32::try_from(libc::SYS_ptrace).expect("number");
+        assert_eq!(judge(filter, HERE, ptrace | X32_BIT, [0; 6]), ENOSYS);
+        const I386: u32 = 0x4000_0003;
+        assert_eq!(judge(filter, I386, 26, [0; 6]), KILL);
+    }
+}
+
+#[test]
+fn attributes_of_files_are_guarded_where_mounts_do_not() {
+    let shared = |call| verdict(Network::Enabled, Extent::SharedNamespaces, call, &[]);
+    for call in [
+        libc::SYS_fchmodat,
+        libc::SYS_utimensat,
+        libc::SYS_setxattr,
+        libc::SYS_shmget,
+    ] {
+        assert_eq!(shared(call), EPERM, "{call}");
+        assert_eq!(verdict(Network::Enabled, Extent::Network, call, &[]), ALLOW, "{call}");
+    }
+}
+
+#[test]
+fn bytes_are_the_kernel_s_instructions() {
+    let [filter, _] = filters(Network::Enabled, Extent::Namespaces).expect("filters");
+    let bytes = bytes(&filter);
+    assert_eq!(bytes.len(), filter.len() * 8);
+    assert_eq!(bytes[..8], [0x20, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(bytes[11], 1, "the second instruction jumps by one");
+}

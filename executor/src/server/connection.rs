@@ -187,10 +187,7 @@ impl<S: Sink> Connection<S> {
             resumed = params.resume_session_id.is_some(),
             "client attached"
         );
-        let client = Client {
-            attachment,
-            extensions,
-        };
+        let client = Client { attachment, extensions };
         self.client.set(client).map_err(|_| twice())?;
         Reply::new(&request.id, &result)
     }
@@ -213,13 +210,18 @@ impl<S: Sink> Connection<S> {
     }
 
     fn names(&self, extension: &str) -> bool {
-        self.client.get().is_some_and(|client| client.extensions.has(extension, 1))
+        self.client
+            .get()
+            .is_some_and(|client| client.extensions.has(extension, 1))
     }
 
     /// The session, if both sides named the extension `outputWindow`.
     fn windowed_session(&self) -> Option<&Session> {
         let client = self.client.get()?;
-        client.extensions.has(OUTPUT_WINDOW, 1).then(|| client.attachment.session())
+        client
+            .extensions
+            .has(OUTPUT_WINDOW, 1)
+            .then(|| client.attachment.session())
     }
 }
 

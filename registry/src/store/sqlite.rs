@@ -137,9 +137,15 @@ mod tests {
     async fn works_again_once_a_full_disk_has_room() {
         let folder = tempfile::tempdir().unwrap();
         let store = Sqlite::open(&folder.path().join("r.db"), Access::Create).await.unwrap();
-        let pages: i64 = sqlx::query_scalar("PRAGMA page_count").fetch_one(&store.write).await.unwrap();
+        let pages: i64 = sqlx::query_scalar("PRAGMA page_count")
+            .fetch_one(&store.write)
+            .await
+            .unwrap();
         let limit = format!("PRAGMA max_page_count = {}", pages + 2);
-        sqlx::query(sqlx::AssertSqlSafe(limit)).execute(&store.write).await.unwrap();
+        sqlx::query(sqlx::AssertSqlSafe(limit))
+            .execute(&store.write)
+            .await
+            .unwrap();
         let mut number = 0;
         let mut create = async || {
             number += 1;

@@ -69,7 +69,7 @@ impl Harness {
     /// ```no_run
     /// # async fn example(harness: rendezvous_harness::Harness) -> Result<(), rendezvous_harness::HarnessError> {
     /// # use rendezvous_harness::PathUri;
-    /// let writer = harness.replace(&PathUri::parse("file:///work/large")?).await?;
+    /// let writer = harness.replace(&PathUri::parse("file:///home/me/large")?).await?;
     /// writer.write_block(0, "first, ".into()).await?;
     /// writer.write_block(7, "second".into()).await?;
     /// writer.finish().await?;

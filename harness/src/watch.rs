@@ -45,7 +45,7 @@ impl Harness {
     /// # async fn example(harness: rendezvous_harness::Harness) -> Result<(), rendezvous_harness::HarnessError> {
     /// use rendezvous_harness::PathUri;
     ///
-    /// let missing = [PathUri::parse("file:///work/AGENTS.md")?];
+    /// let missing = [PathUri::parse("file:///home/me/AGENTS.md")?];
     /// if let Some(watch) = harness.watch_missing(&missing, None).await? {
     ///     println!("look again: {:?}", watch.ended().await);
     /// }

@@ -39,8 +39,8 @@ const UNREACHABLE: &[(&[&str], &[&str], &str)] = &[
         &[
             "rendezvous-channel",
             "rendezvous-transport",
+            "rendezvous-rpc",
             "tungstenite",
-            "serde_json",
         ],
         "the host part knows no network protocol",
     ),

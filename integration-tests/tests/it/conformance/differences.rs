@@ -54,13 +54,13 @@ pub(super) const DIFFERENCES: &[Difference] = &[
     Difference {
         case: "lifecycle/result",
         step: 0,
-        is: r#"{"result":{"environmentInfo":{"capabilities":{"fileWriteStreaming":"<flag>","fsWatchMissing":"<flag>","networkProxyLaunch":"<flag>","sandboxedFileStreaming":"<flag>"},"cwd":"<text>","executorVersion":"<text>","platformOs":"<text>","shell":{"name":"<text>","path":"<text>"},"tempDir":"<text>","temporaryDirectories":["<text>"],"userHomeDir":"<text>"},"sessionId":"<text>"}}"#,
+        is: r#"{"result":{"environmentInfo":{"capabilities":{"capabilityDiscoverySandbox":"<flag>","environmentConfigRead":"<flag>","fileWriteStreaming":"<flag>","fsWatchMissing":"<flag>","httpHeaderEnvVars":"<flag>","networkProxyLaunch":"<flag>","sandboxedFileStreaming":"<flag>","shellSnapshotV2":"<flag>"},"cwd":"<text>","executorVersion":"<text>","platformOs":"<text>","shell":{"name":"<text>","path":"<text>"},"tempDir":"<text>","temporaryDirectories":["<text>"],"userHomeDir":"<text>"},"sessionId":"<text>"}}"#,
         why: "capabilities that are not there are left out, and there are no provider and helper folders to name",
     },
     Difference {
         case: "lifecycle/info",
         step: 0,
-        is: r#"{"result":{"capabilities":{"fileWriteStreaming":"<flag>","fsWatchMissing":"<flag>","networkProxyLaunch":"<flag>","sandboxedFileStreaming":"<flag>"},"cwd":"<text>","executorVersion":"<text>","platformOs":"<text>","shell":{"name":"<text>","path":"<text>"},"tempDir":"<text>","temporaryDirectories":["<text>"],"userHomeDir":"<text>"}}"#,
+        is: r#"{"result":{"capabilities":{"capabilityDiscoverySandbox":"<flag>","environmentConfigRead":"<flag>","fileWriteStreaming":"<flag>","fsWatchMissing":"<flag>","httpHeaderEnvVars":"<flag>","networkProxyLaunch":"<flag>","sandboxedFileStreaming":"<flag>","shellSnapshotV2":"<flag>"},"cwd":"<text>","executorVersion":"<text>","platformOs":"<text>","shell":{"name":"<text>","path":"<text>"},"tempDir":"<text>","temporaryDirectories":["<text>"],"userHomeDir":"<text>"}}"#,
         why: "as in the result of initialize",
     },
     Difference {

@@ -145,6 +145,7 @@ impl Decoder for Lines {
         if let Some(line) = self.decode(source)? {
             return Ok(Some(line));
         }
+        self.searched = 0;
         let line = trim(source.split().freeze());
         if line.len() > MAX_MESSAGE {
             return Err(LinkError::TooBig);

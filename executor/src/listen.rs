@@ -1,6 +1,6 @@
 //! Serving without registry and relay: clients connect to a WebSocket listener, or speak over stdin and stdout.
 //!
-//! Both forms give streams of messages to the same [`Server`](crate::server::Server) as the relay connection does. The rules are
+//! Both forms give streams of messages to the same [`Server`] as the relay connection does. The rules are
 //! those of stock executors (`proto/README.md`, "Direct transports").
 
 pub mod auth;

@@ -63,7 +63,7 @@ impl LinkError {
         }
     }
 
-    /// The code to [`Link::close`] with after this error.
+    /// The code to [`Link::close`](super::Link::close) with after this error.
     pub fn close_code(&self) -> u16 {
         match self {
             Self::Text => close::UNSUPPORTED,

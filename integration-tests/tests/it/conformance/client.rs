@@ -16,6 +16,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::normal::normal;
 use super::script::{Begin, Case, Step};
 
+/// Most bytes of output in one notification.
+const MAX_CHUNK: usize = 44 * 1024;
 /// Longest wait for what must come.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Characters of a process's output that are recorded as they are; more are recorded by length and digest.
@@ -416,7 +418,8 @@ impl News {
             }
         }
         let mut summary = json!({"exit": exit, "closedLast": closed_last});
-        if longest > 8192 {
+        // Stock sends at most 8192 bytes in one; how much more a pipe holds for ours is chance.
+        if longest > MAX_CHUNK {
             summary["longChunks"] = true.into();
         }
         for (stream, bytes) in streams {

@@ -64,12 +64,6 @@ pub(super) const DIFFERENCES: &[Difference] = &[
         why: "as in the result of initialize",
     },
     Difference {
-        case: "process/many_bytes",
-        step: 1,
-        is: r#"{"closedLast":true,"exit":[0,false],"longChunks":true,"stdout":{"length":300000,"sha256":"29927e273accc68286005017f7fa6e4f27bddb4db3083ff8b8d4c3667905b7fa"}}"#,
-        why: "one notification carries what a pipe held, up to 45 056 bytes, where stock sends six of 8 192",
-    },
-    Difference {
         case: "file_trees/copy",
         step: 17,
         is: r#""oneoneone741\n741\n d \n l file\n l tree\ndangling l none\ninner d \ninner/leaf f \ninner/link l leaf\n""#,

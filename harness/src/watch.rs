@@ -23,7 +23,7 @@ pub struct MissingWatch {
 pub enum WatchEnd {
     /// Something changed at the paths, or at `present`.
     Changed,
-    /// Another watch of this session took its place.
+    /// Another watch took its place.
     Replaced,
     /// The connection was lost, and nobody watched since.
     Lost,

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 use tokio_util::task::AbortOnDropHandle;
 
 /// Bytes that a large body is written in.
@@ -16,6 +17,8 @@ pub(crate) struct Web {
     address: SocketAddr,
     /// Bytes of large bodies that went out.
     pub(crate) written: Arc<AtomicUsize>,
+    /// Told when a connection is over.
+    pub(crate) ended: Arc<Notify>,
     _task: AbortOnDropHandle<()>,
 }
 
@@ -24,17 +27,22 @@ impl Web {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
         let address = listener.local_addr().expect("address");
         let written = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&written);
+        let ended = Arc::new(Notify::new());
+        let (count, over) = (Arc::clone(&written), Arc::clone(&ended));
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let count = Arc::clone(&count);
-                // A client that goes away ends its connection only.
-                tokio::spawn(async move { drop(answer(stream, &count).await) });
+                let (count, over) = (Arc::clone(&count), Arc::clone(&over));
+                tokio::spawn(async move {
+                    // A client that goes away ends its connection only.
+                    drop(answer(stream, &count).await);
+                    over.notify_one();
+                });
             }
         });
         Self {
             address,
             written,
+            ended,
             _task: AbortOnDropHandle::new(task),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::{Path, PathBuf};
 
 use super::{FileError, Stop, Target, regular};
@@ -33,14 +33,15 @@ fn copy_link(source: &Path, destination: &Path) -> Result<(), FileError> {
 
 fn copy_file(source: &Path, destination: &Path) -> Result<(), FileError> {
     let mut from = regular::open(&Target::from(source))?;
-    // Replacing a file by itself would empty it.
-    if destination.canonicalize().ok() == Some(source.canonicalize()?) {
+    // Replacing a file by itself, by whatever name, would empty it.
+    let this = from.metadata()?;
+    if fs::metadata(destination).is_ok_and(|there| (there.dev(), there.ino()) == (this.dev(), this.ino())) {
         return Ok(());
     }
     let mut to = regular::create(&Target::from(destination))?;
     io::copy(&mut from, &mut to)?;
     if to.metadata()?.is_file() {
-        to.set_permissions(from.metadata()?.permissions())?;
+        to.set_permissions(this.permissions())?;
     }
     Ok(())
 }

@@ -222,6 +222,12 @@ async fn copies_files_links_and_trees() {
         .await
         .expect("onto itself");
     assert_eq!(fs::read(path("file")).expect("kept"), b"content");
+    fs::hard_link(path("file"), path("second name")).expect("link");
+    files
+        .copy(path("file"), path("second name"), false)
+        .await
+        .expect("onto itself by another name");
+    assert_eq!(fs::read(path("file")).expect("kept"), b"content");
     files
         .copy(path("dangling"), path("dangling2"), false)
         .await

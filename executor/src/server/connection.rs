@@ -7,11 +7,11 @@ use bytes::Bytes;
 use rendezvous_host::files::Handles;
 use rendezvous_host::process::{Event, Lookup};
 use rendezvous_rpc::envelope::{Message, Notification, Request, UNREADABLE_ID, decode_params, write_error};
-use rendezvous_rpc::method::Notification as _;
 use rendezvous_rpc::method::initialize::{
     Extensions, InitializeParams, InitializeResult, Initialized, OUTPUT_WINDOW, PROCESS_CONTROL,
 };
-use rendezvous_rpc::method::process::{Consumed, ConsumedParams};
+use rendezvous_rpc::method::process::{Consumed, ConsumedParams, SignalProcess, Terminate};
+use rendezvous_rpc::method::{Method as _, Notification as _};
 use rendezvous_rpc::{RequestId, RpcError};
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
@@ -25,6 +25,8 @@ use crate::session::{Attachment, Session};
 const LARGE_MESSAGE: usize = 1024 * 1024;
 /// The extensions that we speak, with their versions.
 const EXTENSIONS: [(&str, u64); 2] = [(OUTPUT_WINDOW, 1), (PROCESS_CONTROL, 1)];
+/// Longest message that may overtake others: an id of a process and little else.
+const MAX_URGENT: usize = 1024;
 /// How our harness begins `process/consumed`.
 const CONSUMED_PREFIX: &[u8] = br#"{"method":"process/consumed","#;
 
@@ -124,6 +126,19 @@ impl<S: Sink> Connection<S> {
             && self.windowed_session().is_some_and(|session| {
                 matches!(Message::decode(message), Ok(Message::Notification(news)) if consumed(session, &news))
             })
+    }
+
+    /// A call that may overtake the one that is being answered.
+    pub(super) fn urgent(&self, message: &[u8]) -> Option<Request> {
+        if message.len() > MAX_URGENT || !self.has_process_control() {
+            return None;
+        }
+        match Message::decode(message) {
+            Ok(Message::Request(call)) if [SignalProcess::NAME, Terminate::NAME].contains(&call.method.as_str()) => {
+                Some(call)
+            }
+            _ => None,
+        }
     }
 
     fn notified(&self, notification: &Notification) -> Reaction {

@@ -1,7 +1,8 @@
 //! Which message of a stream is answered when.
 //!
 //! With one request at a time, the default and the rule of the stock protocol, messages are answered in the order of their
-//! arrival. Otherwise that holds until `initialized`; from then on each lane answers up to the configured number of calls
+//! arrival; only a client that named `processControl` is heard when it ends or interrupts a process meanwhile, because a
+//! write may wait for a program for ever. Otherwise that holds until `initialized`; from then on each lane answers up to the configured number of calls
 //! at once, without an order between them, and a full lane leaves the other one free.
 
 use std::sync::Arc;
@@ -17,6 +18,9 @@ use super::connection::{Connection, Incoming, Reaction};
 use super::inbox::{Inbox, Lane};
 use super::push::{MAX_EVENTS, push};
 use super::{Shared, Sink, Source};
+
+/// Calls of one stream that are answered past another one, with one request at a time.
+const MAX_OVERTAKING: usize = 64;
 
 /// Serves one stream until it is over or the client breaks the protocol.
 pub(super) async fn serve<S: Sink>(server: Arc<Shared>, sink: S, source: impl Source) {
@@ -93,7 +97,8 @@ impl<S: Sink, R: Source> Dispatcher<S, R> {
 
     /// Answers one message before the next is looked at.
     async fn answer(&mut self, message: Bytes) -> Result<(), End> {
-        let answer = self.connection.answer(message);
+        let connection = Arc::clone(&self.connection);
+        let answer = connection.answer(message);
         tokio::pin!(answer);
         let reaction = loop {
             tokio::select! {
@@ -101,8 +106,13 @@ impl<S: Sink, R: Source> Dispatcher<S, R> {
                 reaction = &mut answer => break reaction,
                 message = self.source.recv(), if self.inbox.has_room() => {
                     let message = message.ok_or(End)?;
-                    if !self.connection.take_consumed(&message) {
-                        self.inbox.push(message);
+                    if connection.take_consumed(&message) {
+                        continue;
+                    }
+                    let may_overtake = self.running[Lane::Control as usize] < MAX_OVERTAKING;
+                    match connection.urgent(&message).filter(|_| may_overtake) {
+                        Some(call) => self.start(Lane::Control, call),
+                        None => self.inbox.push(message),
                     }
                 }
             }

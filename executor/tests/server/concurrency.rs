@@ -75,7 +75,7 @@ async fn control_calls_pass_long_reads_and_full_lanes() {
 #[tokio::test]
 async fn one_at_a_time_keeps_the_order() {
     let server = server(1);
-    let mut client = Client::new(&server).await;
+    let mut client = Client::stock(&server).await;
     client
         .call("process/start", start("p", "read line"))
         .await

@@ -253,6 +253,33 @@ async fn input_is_written_once_and_can_be_closed() {
 }
 
 #[tokio::test]
+async fn a_process_is_interrupted_and_ended_past_a_write_that_waits_for_it() {
+    let mut client = Client::new(&server()).await;
+    let script = "trap 'echo interrupted' INT; echo ready; while :; do sleep 0.02; done";
+    client.call("process/start", start("p", script)).await.expect("start");
+    assert_eq!(client.news().await.0, "process/output");
+    let write =
+        |id: u32| json!({"processId": "p", "chunk": STANDARD.encode(vec![0; 1 << 20]), "writeId": id.to_string()});
+    client
+        .call("process/write", write(1))
+        .await
+        .expect("the queue takes it");
+    let waiting = client.begin("process/write", write(2)).await;
+    client
+        .call("process/signal", json!({"processId": "p", "signal": "interrupt"}))
+        .await
+        .expect("signal");
+    let (method, news) = client.news().await;
+    assert_eq!(
+        (method.as_str(), &news["chunk"]),
+        ("process/output", &json!(STANDARD.encode("interrupted\n")))
+    );
+    let ended = client.call("process/terminate", json!({"processId": "p"})).await;
+    assert_eq!(ended, Ok(json!({"running": true})));
+    let _ = client.reply(waiting.into()).await;
+}
+
+#[tokio::test]
 async fn a_terminal_is_one_stream_and_takes_control_c() {
     let mut client = Client::new(&server()).await;
     let params = with(

@@ -71,6 +71,15 @@ impl Client {
         client
     }
 
+    /// A stream with a new session of a client that names no extension.
+    pub(crate) async fn stock(server: &Server) -> Self {
+        let mut client = Self::raw(server);
+        let params = json!({"clientName": "stock", "resumeSessionId": null});
+        client.call("initialize", params).await.expect("initialize");
+        client.notify("initialized", json!({})).await;
+        client
+    }
+
     pub(crate) async fn initialize(&mut self, resume: Option<&str>) -> Result<Value, (i64, String)> {
         let params = json!({"clientName": "test", "resumeSessionId": resume, "extensions": {"processControl": 1}});
         self.call("initialize", params).await

@@ -1,15 +1,18 @@
 //! Logs to stderr.
 
-use std::io::IsTerminal as _;
+use std::io::{self, Write};
 
-use tracing_subscriber::EnvFilter;
+use tracing::{Level, Metadata, Subscriber};
+use tracing_subscriber::filter::{FilterExt as _, filter_fn};
+use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Layer as _};
 
 use crate::args::{LogArgs, LogFormat};
 use crate::exit::Failure;
 
-/// Starts logging for the whole process.
+/// Starts logging for the whole process: one event a line, whatever text from outside is in it.
 ///
 /// # Errors
 ///
@@ -17,13 +20,102 @@ use crate::exit::Failure;
 pub fn init(args: &LogArgs) -> Result<(), Failure> {
     let filter = EnvFilter::try_new(&args.log_filter)
         .map_err(|error| Failure::usage(format!("--log-filter {:?}: {error}", args.log_filter)))?;
-    let registry = tracing_subscriber::registry().with(filter);
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
-    match args.log_format {
-        LogFormat::Text => registry
-            .with(lines.with_ansi(std::io::stderr().is_terminal()))
-            .try_init(),
-        LogFormat::Json => registry.with(lines.json()).try_init(),
+    subscriber(filter, args.log_format, || OneLine(io::stderr()))
+        .try_init()
+        .map_err(Failure::usage)
+}
+
+fn subscriber<W>(filter: EnvFilter, format: LogFormat, writer: W) -> Box<dyn Subscriber + Send + Sync>
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    let filter = filter.and(filter_fn(|about| !tells_secrets(about)));
+    let lines = tracing_subscriber::fmt::layer().with_writer(writer);
+    let registry = tracing_subscriber::registry();
+    match format {
+        // Colours could not be told from what somebody else wants a terminal to do.
+        LogFormat::Text => Box::new(registry.with(lines.with_ansi(false).with_filter(filter))),
+        LogFormat::Json => Box::new(registry.with(lines.json().with_filter(filter))),
     }
-    .map_err(Failure::usage)
+}
+
+/// Whether a log line may have a ticket in it: the WebSocket library writes out the requests that it sends.
+fn tells_secrets(about: &Metadata<'_>) -> bool {
+    *about.level() > Level::INFO && about.target().starts_with("tungstenite")
+}
+
+/// Escapes the control characters inside an event, which arrives in one piece.
+#[derive(Debug)]
+struct OneLine<W>(W);
+
+impl<W: Write> Write for OneLine<W> {
+    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        let line = event.strip_suffix(b"\n").unwrap_or(event);
+        match std::str::from_utf8(line) {
+            Ok(text) if text.chars().any(char::is_control) => {
+                let mut escaped = String::with_capacity(event.len() + 16);
+                for c in text.chars() {
+                    if c.is_control() {
+                        escaped.extend(c.escape_default());
+                    } else {
+                        escaped.push(c);
+                    }
+                }
+                escaped.push('\n');
+                self.0.write_all(escaped.as_bytes())?;
+            }
+            _ => self.0.write_all(event)?,
+        }
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Seek as _};
+
+    use super::*;
+
+    fn logged(filter: &str, format: LogFormat, events: impl FnOnce()) -> String {
+        let mut file = tempfile::tempfile().unwrap();
+        let kept = file.try_clone().unwrap();
+        let writer = move || OneLine(kept.try_clone().unwrap());
+        let subscriber = subscriber(EnvFilter::new(filter), format, writer);
+        tracing::subscriber::with_default(subscriber, events);
+        let mut text = String::new();
+        file.rewind().unwrap();
+        file.read_to_string(&mut text).unwrap();
+        text
+    }
+
+    #[test]
+    fn an_event_is_one_line() {
+        for format in [LogFormat::Text, LogFormat::Json] {
+            let text = logged("info", format, || {
+                tracing::info!(stream = %"x\n2026 ERROR forged\r\x1b[31m", "harness admitted");
+                tracing::info!("next");
+            });
+            assert_eq!(text.lines().count(), 2, "{text}");
+            assert!(text.contains("forged") && text.ends_with('\n'), "{text}");
+            assert!(!text.contains(['\r', '\x1b']), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn no_filter_shows_requests_with_tickets() {
+        for filter in ["trace", "tungstenite::handshake::client=trace,info"] {
+            let text = logged(filter, LogFormat::Text, || {
+                tracing::trace!(target: "tungstenite::handshake::client", "Request: GET /?ticket=secret");
+                tracing::info!(target: "tungstenite::handshake::client", "harmless");
+            });
+            assert!(
+                text.contains("harmless") && !text.contains("secret"),
+                "{filter}: {text}"
+            );
+        }
+    }
 }

@@ -354,3 +354,23 @@ fn write_params(process: &str, write: u64, parts: &[&[u8]]) -> Vec<u8> {
     out.extend_from_slice(br#""}"#);
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use rendezvous_rpc::method::process::WriteParams;
+
+    use super::*;
+
+    #[test]
+    fn a_write_is_what_the_types_read() {
+        for parts in [&[&b""[..]][..], &[b"\x00\xff\""], &[b"10\n", b"0123456789"]] {
+            let params: WriteParams = serde_json::from_slice(&write_params("h1-x", 7, parts)).unwrap();
+            let expected = WriteParams {
+                process_id: "h1-x".to_owned(),
+                chunk: Base64::from(parts.concat()),
+                write_id: "7".to_owned(),
+            };
+            assert_eq!(params, expected);
+        }
+    }
+}

@@ -54,6 +54,26 @@ pub struct Options {
     pub namespace: Option<Namespace>,
 }
 
+impl Options {
+    /// An executor on this machine with folders of its own, over clear text or certificates that need no further authority.
+    ///
+    /// # Errors
+    ///
+    /// The folders cannot be made.
+    pub fn new(cx: &Context, registry: &str, environment: &str, token: impl Into<String>) -> Result<Self> {
+        Ok(Self {
+            name: "executor".into(),
+            registry: registry.into(),
+            environment: environment.into(),
+            token: token.into(),
+            workspace: cx.subfolder("workspace")?,
+            content: cx.subfolder("far-content")?,
+            ca_file: None,
+            namespace: None,
+        })
+    }
+}
+
 /// Starts an executor; it may not have registered yet.
 ///
 /// # Errors

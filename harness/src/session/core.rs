@@ -9,12 +9,8 @@ use rendezvous_rpc::event::ProcessEvent;
 use rendezvous_rpc::method::environment::EnvironmentInfo;
 use rendezvous_rpc::method::fs::{MissingChanged, MissingChangedParams};
 use rendezvous_rpc::method::http::BodyDelta;
-use rendezvous_rpc::method::initialize::{
-    Extensions, Initialize, InitializeParams, InitializeResult, Initialized, OUTPUT_WINDOW, PROCESS_CONTROL,
-};
-use rendezvous_rpc::method::process::{
-    self, ConsumedParams, OutputFrame, ProcessParams, ReadParams, ReadResult, StartParams,
-};
+use rendezvous_rpc::method::initialize::Extensions;
+use rendezvous_rpc::method::process::{self, OutputFrame, ProcessParams, ReadParams, ReadResult, StartParams};
 use rendezvous_rpc::{Method, Notification, RpcError};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -25,7 +21,9 @@ use super::{Call, Class, Command, MAX_HELD, MAX_PROCESSES, Notice};
 use crate::error::{AttemptError, HarnessError};
 
 pub(crate) mod listen;
+mod opening;
 mod slot;
+mod window;
 
 use listen::Listeners;
 use slot::{Progress, Slot};
@@ -119,18 +117,6 @@ impl Core {
         self.held.len() < MAX_HELD
     }
 
-    /// A connection stands: opens or resumes the session.
-    pub(crate) fn link_up(&mut self) {
-        self.outbox.clear();
-        self.calls = CallTable::default();
-        let params = InitializeParams {
-            client_name: self.client_name.clone(),
-            resume_session_id: self.session.clone(),
-            extensions: Extensions::default().with(OUTPUT_WINDOW, 1).with(PROCESS_CONTROL, 1),
-        };
-        self.call(Class::Once, Initialize::NAME, &params, Pending::Initialize);
-    }
-
     /// The connection is gone: calls that may be repeated wait, the others fail, processes stay.
     pub(crate) fn link_down(&mut self) {
         self.outbox.clear();
@@ -210,29 +196,6 @@ impl Core {
         }
         if self.processes.remove(&process).is_some() {
             self.terminate(process);
-        }
-    }
-
-    /// The reader of a process has taken more of its events.
-    fn consumed(&mut self, process: &str) {
-        if let Some(slot) = self.processes.get(process) {
-            let seq = slot.events.consumed();
-            self.tell_consumed(process, seq);
-        }
-    }
-
-    /// Lets the executor send more of a process, and forget what came before.
-    fn tell_consumed(&mut self, process: &str, seq: u64) {
-        if !self.is_ready() || !self.peer.extensions.has(OUTPUT_WINDOW, 1) {
-            return;
-        }
-        let params = ConsumedParams {
-            process_id: process.to_owned(),
-            seq,
-        };
-        let mut message = Vec::new();
-        if envelope::write_notification(&mut message, process::Consumed::NAME, &params).is_ok() {
-            self.outbox.push_back(message.into());
         }
     }
 
@@ -381,43 +344,6 @@ impl Core {
             && let Some(process) = self.to_terminate.pop()
         {
             self.terminate(process);
-        }
-        Ok(())
-    }
-
-    fn initialized(&mut self, result: Result<Box<RawValue>, RpcError>) -> Result<(), AttemptError> {
-        let result: InitializeResult = match result {
-            Ok(result) => envelope::decode_result(&result).map_err(violation)?,
-            Err(error) => return Err(AttemptError::Initialize(error)),
-        };
-        if self
-            .session
-            .as_ref()
-            .is_some_and(|session| *session != result.session_id)
-        {
-            let error = RpcError::invalid_request("it resumed another session than was asked for");
-            return Err(AttemptError::Initialize(error));
-        }
-        self.session = Some(result.session_id);
-        self.peer = Peer {
-            environment: result.environment_info,
-            extensions: result.extensions,
-        };
-        let mut message = Vec::new();
-        envelope::write_notification(&mut message, Initialized::NAME, &serde_json::json!({})).map_err(violation)?;
-        self.outbox.push_back(message.into());
-        self.phase = Phase::Ready;
-        for process in std::mem::take(&mut self.to_terminate) {
-            self.terminate(process);
-        }
-        let started: Vec<String> = self.processes.keys().cloned().collect();
-        for process in started {
-            // What was told on the lost connection may not have arrived.
-            self.consumed(&process);
-            self.read(&process);
-        }
-        for command in std::mem::take(&mut self.held) {
-            self.command(command);
         }
         Ok(())
     }

@@ -40,16 +40,8 @@ async fn commands(cx: Context, version: Version) -> Result<()> {
     let mut gateway = Program::start(&cx, "gateway", command)?;
     let url = gateway.line("gateway listening on ", wait::SOON).await?;
 
-    let options = executor::Options {
-        name: "executor".into(),
-        registry: url.trim().to_owned(),
-        environment: ENVIRONMENT.into(),
-        token: registry.credential(Role::Executor, Some(ENVIRONMENT)).await?,
-        workspace: cx.subfolder("workspace")?,
-        content: cx.subfolder("far-content")?,
-        ca_file: None,
-        namespace: None,
-    };
+    let token = registry.credential(Role::Executor, Some(ENVIRONMENT)).await?;
+    let options = executor::Options::new(&cx, url.trim(), ENVIRONMENT, token)?;
     let executor = executor::start(&cx, End::Stock(version), &options)?;
     gateway.stderr().contains("relay connection is up", wait::SOON).await?;
 

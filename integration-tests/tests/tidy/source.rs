@@ -14,20 +14,8 @@ const LONG: &[(&str, &str)] = &[
         "one test for each file call, over the same helpers",
     ),
     (
-        "harness/src/session/core.rs",
-        "the state machine of a session: what each message and command leads to",
-    ),
-    (
-        "harness/src/session/core/tests.rs",
-        "one scenario for each rule of a session, over the same small world",
-    ),
-    (
         "proto/channel/tests/it/acceptor.rs",
         "one scenario for each rule of admission, over the same small world",
-    ),
-    (
-        "proto/rpc/src/method/process.rs",
-        "the shapes of one family of methods, most of it their documentation",
     ),
 ];
 /// Where `allow` stands, and why `expect` cannot.

@@ -6,6 +6,9 @@ use tokio::sync::oneshot::error::TryRecvError;
 use super::*;
 use crate::session::delivery::{self, EventReceiver, MAX_EVENTS};
 
+mod bounds;
+mod window;
+
 type Reply = oneshot::Receiver<Result<Box<RawValue>, HarnessError>>;
 
 /// A session and the messages that a test plays the executor's part with.
@@ -466,82 +469,4 @@ async fn a_reader_without_room_blocks_and_loses_nothing() {
     }
     world.core.abandon("p".to_owned());
     assert!(world.core.blocked().is_none());
-}
-
-#[test]
-fn too_many_processes_are_refused() {
-    let mut world = World::ready();
-    let mut held = Vec::new();
-    for index in 0..MAX_PROCESSES {
-        held.push(world.running(&format!("p{index}")));
-    }
-    let (mut started, _events) = world.start("more");
-    assert!(matches!(
-        started.try_recv().unwrap(),
-        Err(HarnessError::TooManyProcesses(MAX_PROCESSES))
-    ));
-    assert_eq!(world.sent(), [] as [Value; 0]);
-}
-
-#[test]
-fn commands_are_held_up_to_a_bound() {
-    let mut core = Core::new("test".to_owned());
-    let mut replies = Vec::new();
-    while core.takes_commands() {
-        let (reply, result) = oneshot::channel();
-        replies.push(result);
-        core.command(Command::Call(Call {
-            method: "environment/status",
-            params: Bytes::from_static(b"null"),
-            class: Class::Once,
-            listener: None,
-            reply,
-        }));
-    }
-    assert_eq!(replies.len(), MAX_HELD);
-}
-
-#[test]
-fn an_executor_with_windows_is_told_how_far_the_reader_has_come() {
-    let mut world = World::ready_with(json!({"outputWindow": 1}));
-    let mut events = world.running("p");
-    for seq in 1..=512 {
-        world.output("p", seq);
-    }
-    assert_eq!(kinds(&mut events).len(), 512);
-    let notice = world.heard.try_recv().unwrap();
-    world.core.notice(notice);
-    let consumed = |seq: u64| json!({"method": "process/consumed", "params": {"processId": "p", "seq": seq}});
-    assert_eq!(world.one(), consumed(512));
-
-    // What is taken while there is no connection is told on the next one, before anything is read again.
-    world.output("p", 513);
-    assert_eq!(kinds(&mut events), "o");
-    world.core.link_down();
-    world.connect("s");
-    let sent = world.sent();
-    assert_eq!((&sent[0], &sent[1]["method"]), (&consumed(513), &json!("process/read")));
-    world.page(&sent[1], &[], 514, false, false);
-
-    // The end says that everything is here, taken or not.
-    world
-        .say(&json!({"method": "process/exited", "params": {"processId": "p", "seq": 514, "exitCode": 0}}))
-        .unwrap();
-    world
-        .say(&json!({"method": "process/closed", "params": {"processId": "p", "seq": 515}}))
-        .unwrap();
-    assert_eq!(world.one(), consumed(515));
-}
-
-#[test]
-fn a_stock_executor_is_told_nothing_of_its_readers() {
-    let mut world = World::ready();
-    let mut events = world.running("p");
-    for seq in 1..=512 {
-        world.output("p", seq);
-    }
-    assert_eq!(kinds(&mut events).len(), 512);
-    let notice = world.heard.try_recv().unwrap();
-    world.core.notice(notice);
-    assert!(world.sent().is_empty());
 }

@@ -239,16 +239,8 @@ impl Den {
         let registry = Registry::start(cx, options).await?;
         relay.lead_to(registry.address()?);
         registry.environment(ENVIRONMENT).await?;
-        let options = executor::Options {
-            name: "executor".into(),
-            registry: registry.url().into(),
-            environment: ENVIRONMENT.into(),
-            token: registry.credential(Role::Executor, Some(ENVIRONMENT)).await?,
-            workspace: cx.subfolder("workspace")?,
-            content: cx.subfolder("far-content")?,
-            ca_file: None,
-            namespace: None,
-        };
+        let token = registry.credential(Role::Executor, Some(ENVIRONMENT)).await?;
+        let options = executor::Options::new(cx, registry.url(), ENVIRONMENT, token)?;
         Ok(Self {
             cx: cx.clone(),
             relay,

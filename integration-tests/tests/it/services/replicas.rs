@@ -34,16 +34,7 @@ pub(crate) async fn serve_one_environment(cx: Context) -> Result<()> {
     let executor_token = two.credential(Role::Executor, Some(ENVIRONMENT)).await?;
     let harness_token = one.credential(Role::Harness, Some(ENVIRONMENT)).await?;
 
-    let mut options = executor::Options {
-        name: "executor".into(),
-        registry: one.url().into(),
-        environment: ENVIRONMENT.into(),
-        token: executor_token,
-        workspace: cx.subfolder("workspace")?,
-        content: cx.subfolder("far-content")?,
-        ca_file: None,
-        namespace: None,
-    };
+    let mut options = executor::Options::new(&cx, one.url(), ENVIRONMENT, executor_token)?;
     let mut executor = executor::start_ours(&cx, &options).await?;
     let access = |registry: &Registry| Access {
         registry: registry.url().into(),
@@ -97,16 +88,7 @@ pub(crate) async fn outlive_a_relay(cx: Context) -> Result<()> {
         ca_file: None,
         namespace: None,
     };
-    let options = executor::Options {
-        name: "executor".into(),
-        registry: access.registry.clone(),
-        environment: ENVIRONMENT.into(),
-        token: executor_token,
-        workspace: cx.subfolder("workspace")?,
-        content: cx.subfolder("far-content")?,
-        ca_file: None,
-        namespace: None,
-    };
+    let options = executor::Options::new(&cx, &access.registry, ENVIRONMENT, executor_token)?;
     let mut executor = executor::start_ours(&cx, &options).await?;
     let script = "echo ready-$$; while read line; do echo got-$line-$$; [ $line = end ] && exit 4; done";
     let mut program = Program::start(&cx, "harness", access.shell(&cx, script)?)?;

@@ -71,15 +71,10 @@ impl Hall {
     }
 
     fn executor(&self, ca_file: Option<PathBuf>) -> Result<executor::Options> {
+        let (registry, token) = (self.registry.url(), self.executor_token.clone());
         Ok(executor::Options {
-            name: "executor".into(),
-            registry: self.registry.url().into(),
-            environment: ENVIRONMENT.into(),
-            token: self.executor_token.clone(),
-            workspace: self.cx.subfolder("workspace")?,
-            content: self.cx.subfolder("far-content")?,
             ca_file,
-            namespace: None,
+            ..executor::Options::new(&self.cx, registry, ENVIRONMENT, token)?
         })
     }
 

@@ -87,9 +87,13 @@ struct Granted {
 }
 
 async fn granted(world: World) -> Granted {
+    let credential = world.credential(Role::Harness, None).await;
+    granted_to(world, credential).await
+}
+
+async fn granted_to(world: World, credential: Credential) -> Granted {
     let id = world.environment("e").await;
     let (registration, _) = world.register(&id, 1).await;
-    let credential = world.credential(Role::Harness, None).await;
     let new = NewAuthorization {
         digest: Digest::of("secret"),
         environment: id.clone(),
@@ -194,29 +198,12 @@ async fn an_authorization_ends_with_its_credential(world: World) {
 }
 
 async fn an_authorization_does_not_outlive_its_credential(world: World) {
-    let id = world.environment("e").await;
-    let (registration, _) = world.register(&id, 1).await;
     let mut short = credential(Role::Harness, None);
     short.expires = Some(at(30));
     world.store.create_credential(&short).await.unwrap();
-    let new = NewAuthorization {
-        digest: Digest::of("secret"),
-        environment: id.clone(),
-        registration: registration.clone(),
-        key: key(7).digest(),
-        credential: short.id.clone(),
-        expires: at(60),
-    };
-    world.store.authorize(&new, NOW).await.unwrap();
-    let presented = Presented {
-        digest: new.digest,
-        environment: id,
-        registration: registration.to_string(),
-        key: new.key,
-        stream: "stream".to_owned(),
-    };
-    assert!(!world.store.consume(&presented, at(30)).await.unwrap());
-    assert!(world.store.consume(&presented, at(29)).await.unwrap());
+    let granted = granted_to(world, short).await;
+    assert!(!granted.consume(at(30)).await);
+    assert!(granted.consume(at(29)).await);
 }
 
 async fn an_authorization_ends_with_its_registration(world: World) {

@@ -1,0 +1,66 @@
+//! How a session begins, and how it goes on with another connection.
+
+use rendezvous_rpc::RpcError;
+use rendezvous_rpc::call_table::CallTable;
+use rendezvous_rpc::envelope;
+use rendezvous_rpc::method::initialize::{
+    Extensions, Initialize, InitializeParams, InitializeResult, Initialized, OUTPUT_WINDOW, PROCESS_CONTROL,
+};
+use rendezvous_rpc::{Method as _, Notification as _};
+use serde_json::value::RawValue;
+
+use super::{Core, Peer, Pending, Phase, violation};
+use crate::error::AttemptError;
+use crate::session::Class;
+
+impl Core {
+    /// A connection stands: opens or resumes the session.
+    pub(crate) fn link_up(&mut self) {
+        self.outbox.clear();
+        self.calls = CallTable::default();
+        let params = InitializeParams {
+            client_name: self.client_name.clone(),
+            resume_session_id: self.session.clone(),
+            extensions: Extensions::default().with(OUTPUT_WINDOW, 1).with(PROCESS_CONTROL, 1),
+        };
+        self.call(Class::Once, Initialize::NAME, &params, Pending::Initialize);
+    }
+
+    /// Takes the reply of `initialize`, and goes on where the last connection ended.
+    pub(super) fn initialized(&mut self, result: Result<Box<RawValue>, RpcError>) -> Result<(), AttemptError> {
+        let result: InitializeResult = match result {
+            Ok(result) => envelope::decode_result(&result).map_err(violation)?,
+            Err(error) => return Err(AttemptError::Initialize(error)),
+        };
+        if self
+            .session
+            .as_ref()
+            .is_some_and(|session| *session != result.session_id)
+        {
+            let error = RpcError::invalid_request("it resumed another session than was asked for");
+            return Err(AttemptError::Initialize(error));
+        }
+        self.session = Some(result.session_id);
+        self.peer = Peer {
+            environment: result.environment_info,
+            extensions: result.extensions,
+        };
+        let mut message = Vec::new();
+        envelope::write_notification(&mut message, Initialized::NAME, &serde_json::json!({})).map_err(violation)?;
+        self.outbox.push_back(message.into());
+        self.phase = Phase::Ready;
+        for process in std::mem::take(&mut self.to_terminate) {
+            self.terminate(process);
+        }
+        let started: Vec<String> = self.processes.keys().cloned().collect();
+        for process in started {
+            // What was told on the lost connection may not have arrived.
+            self.consumed(&process);
+            self.read(&process);
+        }
+        for command in std::mem::take(&mut self.held) {
+            self.command(command);
+        }
+        Ok(())
+    }
+}

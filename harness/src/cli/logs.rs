@@ -1,11 +1,11 @@
 //! Logs to stderr.
 
 use tracing::{Level, Metadata, Subscriber};
-use tracing_subscriber::filter::{FilterExt as _, filter_fn};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
-use tracing_subscriber::{EnvFilter, Layer as _};
 
 /// Starts logging: by the filter in `HARNESS_LOG`, else as often as `-v` was given.
 pub(super) fn start(verbose: u8) {
@@ -24,7 +24,11 @@ where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
     let lines = tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(false);
-    tracing_subscriber::registry().with(lines.with_filter(filter.and(filter_fn(|about| !tells_secrets(about)))))
+    // Filters of the whole registry, not of a layer: those lose the event after `log::log_enabled!` was answered with no.
+    tracing_subscriber::registry()
+        .with(filter)
+        .with(filter_fn(|about| !tells_secrets(about)))
+        .with(lines)
 }
 
 /// Whether a log line may have a ticket in it: the WebSocket library writes out the requests that it sends.

@@ -3,11 +3,11 @@
 use std::io::{self, Write};
 
 use tracing::{Level, Metadata, Subscriber};
-use tracing_subscriber::filter::{FilterExt as _, filter_fn};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
-use tracing_subscriber::{EnvFilter, Layer as _};
 
 use crate::args::{LogArgs, LogFormat};
 use crate::exit::Failure;
@@ -29,13 +29,16 @@ fn subscriber<W>(filter: EnvFilter, format: LogFormat, writer: W) -> Box<dyn Sub
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
-    let filter = filter.and(filter_fn(|about| !tells_secrets(about)));
     let lines = tracing_subscriber::fmt::layer().with_writer(writer);
-    let registry = tracing_subscriber::registry();
+    // Filters of the whole registry, not of a layer: those lose the event after `log::log_enabled!` was answered with
+    // no, which the PostgreSQL driver asks for every notice.
+    let registry = tracing_subscriber::registry()
+        .with(filter)
+        .with(filter_fn(|about| !tells_secrets(about)));
     match format {
         // Colours could not be told from what somebody else wants a terminal to do.
-        LogFormat::Text => Box::new(registry.with(lines.with_ansi(false).with_filter(filter))),
-        LogFormat::Json => Box::new(registry.with(lines.json().with_filter(filter))),
+        LogFormat::Text => Box::new(registry.with(lines.with_ansi(false))),
+        LogFormat::Json => Box::new(registry.with(lines.json())),
     }
 }
 

@@ -103,13 +103,16 @@ impl Starting {
 
     /// Where `--admin-listen` listens.
     pub(crate) async fn admin(&mut self) -> SocketAddr {
-        loop {
-            let line = timeout(SOON, self.stderr.next_line()).await.unwrap().unwrap();
-            let line = line.expect("a line that tells the address");
-            if let Some((_, address)) = line.split_once("serving health and metrics address=") {
-                return address.parse().unwrap();
+        let address = async {
+            loop {
+                let line = self.stderr.next_line().await.unwrap();
+                let line = line.expect("a line that tells the address");
+                if let Some((_, address)) = line.split_once("serving health and metrics address=") {
+                    return address.parse().unwrap();
+                }
             }
-        }
+        };
+        timeout(SOON, address).await.expect("the address in time")
     }
 
     /// The next line of stdout. Cancel-safe.

@@ -108,6 +108,12 @@ impl Core {
         matches!(self.phase, Phase::Ready)
     }
 
+    /// Whether the executor has not confirmed the end of every process that nobody holds any more.
+    pub(crate) fn is_terminating(&self) -> bool {
+        let is_unanswered = |pending: &Pending| matches!(pending, Pending::Terminate { .. });
+        !self.to_terminate.is_empty() || self.calls.iter().any(is_unanswered)
+    }
+
     pub(crate) fn peer(&self) -> &Peer {
         &self.peer
     }

@@ -117,8 +117,8 @@ async fn keep<C: Connector>(
         let reason = match serve(&mut link, core, shared).await {
             End::Lost(reason) => reason,
             End::Unused => {
-                let outbox = std::mem::take(core.outbox());
-                let _ = tokio::time::timeout(FAREWELL, link.close(outbox)).await;
+                // Whoever does not listen to the end is beyond help.
+                let _ = tokio::time::timeout(FAREWELL, leave(link, core)).await;
                 return Ok(());
             }
         };
@@ -240,6 +240,20 @@ async fn serve<L: Link>(link: &mut L, core: &mut Core, shared: &mut Shared) -> E
             },
         }
     }
+}
+
+/// Ends a connection that nobody needs any more. Stock executors may forget what comes just before the end of a stream, and
+/// then processes would go on until the session expires: so their ends are waited for.
+async fn leave<L: Link>(mut link: L, core: &mut Core) {
+    while core.is_terminating() {
+        let Ok(message) = link.exchange(core.outbox(), true).await else {
+            return;
+        };
+        if core.message(&message).is_err() {
+            return;
+        }
+    }
+    link.close(std::mem::take(core.outbox())).await;
 }
 
 /// The runtime's time, which tests may stop.

@@ -74,6 +74,11 @@ impl<C> CallTable<C> {
         std::mem::take(&mut self.waiting).into_iter()
     }
 
+    /// Every call that waits, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = &C> {
+        self.waiting.values()
+    }
+
     /// Calls in flight.
     pub fn len(&self) -> usize {
         self.waiting.len()

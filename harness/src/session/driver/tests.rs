@@ -223,7 +223,13 @@ async fn the_last_handle_ends_everything() {
         (&call["method"], &call["params"]["processId"]),
         (&json!("process/terminate"), &json!(id))
     );
-    assert_eq!(executor.calls.recv().await, None);
+    let soon = tokio::time::timeout(FAREWELL / 2, executor.calls.recv()).await;
+    assert!(soon.is_err(), "the connection ended before the answer");
+    executor
+        .say(json!({"id": call["id"], "result": {"running": true}}))
+        .await;
+    let soon = tokio::time::timeout(FAREWELL / 4, executor.calls.recv()).await;
+    assert_eq!(soon, Ok(None), "the connection went on after the answer");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,8 @@
 //! A command line with an environment that holds nothing but what a test put there.
 
 use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -63,16 +65,33 @@ impl Command {
 
     /// The command for the runtime: own process group, pipes on all three streams, killed if the test program dies.
     pub(crate) fn build(self) -> tokio::process::Command {
+        let mut command = self.mortal();
+        command
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    /// The command for the runtime: leader of a session whose terminal has all three streams, killed if the test program
+    /// dies.
+    pub(crate) fn build_on(self, terminal: &OwnedFd) -> io::Result<tokio::process::Command> {
+        let mut command = self.under(["setsid", "--ctty", "--"]).mortal();
+        command
+            .stdin(terminal.try_clone()?)
+            .stdout(terminal.try_clone()?)
+            .stderr(terminal.try_clone()?);
+        Ok(command)
+    }
+
+    fn mortal(self) -> tokio::process::Command {
         let mut command = tokio::process::Command::new("setpriv");
         command
             .args(["--pdeathsig", "KILL", "--"])
             .args(self.argv)
             .env_clear()
-            .envs(self.environment)
-            .process_group(0)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+            .envs(self.environment);
         if let Some(folder) = self.folder {
             command.current_dir(folder);
         }

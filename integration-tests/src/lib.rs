@@ -20,6 +20,7 @@ pub mod registry;
 pub mod relay;
 pub mod site;
 pub mod stock;
+pub mod terminal;
 pub mod tls;
 pub mod wait;
 

@@ -50,6 +50,7 @@ struct State {
     held: HashMap<Party, bool>,
     arrived: HashMap<Party, usize>,
     upgraded: HashMap<Party, usize>,
+    connects: usize,
     connections: HashMap<u64, (Party, CancellationToken)>,
     next: u64,
 }
@@ -109,6 +110,11 @@ impl Link {
     /// How many relay connections of `party` the relay has accepted so far.
     pub fn upgraded(&self, party: Party) -> usize {
         self.shared.state().upgraded.get(&party).copied().unwrap_or(0)
+    }
+
+    /// How many times a registry behind it was asked for a way to an executor so far.
+    pub fn connects(&self) -> usize {
+        self.shared.state().connects
     }
 
     /// Waits until the relay has accepted `count` connections of `party` since the start.
@@ -174,6 +180,7 @@ async fn serve(mut client: TcpStream, shared: Arc<Shared>) {
     let (id, target) = {
         let mut state = shared.state();
         *state.arrived.entry(party).or_default() += 1;
+        state.connects += connects_in(&head);
         if state.refused.get(&party) == Some(&true) {
             return;
         }
@@ -205,7 +212,11 @@ async fn forward(
     server.write_all(head).await?;
     let (mut from_client, mut to_client) = client.split();
     let (mut from_server, mut to_server) = server.split();
-    let up = pump(&mut from_client, &mut to_server, party, shared, |_| {});
+    let up = pump(&mut from_client, &mut to_server, party, shared, |bytes| {
+        if party == Party::Other && connects_in(bytes) > 0 {
+            shared.update(|state| state.connects += connects_in(bytes));
+        }
+    });
     let mut first = true;
     let down = pump(&mut from_server, &mut to_client, party, shared, |bytes| {
         if std::mem::take(&mut first) && bytes.starts_with(b"HTTP/1.1 101") {
@@ -248,6 +259,11 @@ async fn read_head(client: &mut TcpStream) -> Option<Vec<u8>> {
     Some(head)
 }
 
+/// Calls of `connect` whose first lines are in these bytes.
+fn connects_in(bytes: &[u8]) -> usize {
+    memchr::memmem::find_iter(bytes, b"/connect HTTP/1.1\r\n").count()
+}
+
 /// The role that stands in the ticket of the request's URL.
 fn party_of(head: &[u8]) -> Party {
     let role = || {
@@ -267,6 +283,14 @@ fn party_of(head: &[u8]) -> Party {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn calls_of_one_kind_are_counted() {
+        let call = |name: &str| format!("POST /cloud/environment/e1/{name} HTTP/1.1\r\n\r\n");
+        assert_eq!(connects_in(call("validate").as_bytes()), 0);
+        let three = [call("connect"), call("register"), call("connect")].concat();
+        assert_eq!(connects_in(three.as_bytes()), 2);
+    }
 
     #[test]
     fn the_ticket_tells_the_party() {

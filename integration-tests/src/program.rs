@@ -1,5 +1,6 @@
 //! A running program: its output, its end, and its certain death.
 
+use std::os::fd::OwnedFd;
 use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -62,9 +63,26 @@ impl Program {
     /// The command could not be started.
     pub fn start(cx: &Context, name: &str, command: Command) -> Result<Self> {
         let mut child = command.build().spawn().with_context(|| format!("start {name}"))?;
-        let process = child.id().and_then(|id| i32::try_from(id).ok()).context("process id")?;
         let stdout = Output::read(child.stdout.take().context("stdout")?);
         let stderr = Output::read(child.stderr.take().context("stderr")?);
+        Self::new(cx, name, child, stdout, stderr)
+    }
+
+    /// Starts a command in the foreground of a terminal; what `screen` shows counts as its standard output.
+    pub(crate) fn start_on(
+        cx: &Context,
+        name: &str,
+        command: Command,
+        terminal: &OwnedFd,
+        screen: impl AsyncRead + Unpin + Send + 'static,
+    ) -> Result<Self> {
+        let child = command.build_on(terminal)?.spawn();
+        let child = child.with_context(|| format!("start {name}"))?;
+        Self::new(cx, name, child, Output::read(screen), Output::read(tokio::io::empty()))
+    }
+
+    fn new(cx: &Context, name: &str, mut child: Child, stdout: Output, stderr: Output) -> Result<Self> {
+        let process = child.id().and_then(|id| i32::try_from(id).ok()).context("process id")?;
         cx.keep_log(format!("{name} stdout"), stdout.clone());
         cx.keep_log(format!("{name} stderr"), stderr.clone());
         Ok(Self {

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
+use nix::sys::signal::Signal;
 
 use crate::executor::{self, End};
 use crate::harness::Access;
@@ -45,9 +46,24 @@ pub struct Site {
     pub workspace: PathBuf,
     /// What the executor's machine has there.
     pub content: PathBuf,
+    kind: RelayKind,
     executor_token: String,
     harness_token: String,
     relay_token: Option<String>,
+}
+
+fn registry_options(link: &Link, kind: RelayKind) -> registry::Options {
+    let embedded = kind == RelayKind::Embedded;
+    registry::Options {
+        embedded_relay: embedded,
+        public_url: embedded.then(|| format!("http://{}", link.address())),
+        ..registry::Options::default()
+    }
+}
+
+async fn ended_well(program: &mut Program) -> Result<()> {
+    program.finish(wait::SOON).await?.success()?;
+    Ok(())
 }
 
 impl Site {
@@ -69,13 +85,7 @@ impl Site {
     /// A part does not start.
     pub async fn start_without_executor(cx: &Context, end: End, kind: RelayKind) -> Result<Self> {
         let link = Link::bind().await?;
-        let embedded = kind == RelayKind::Embedded;
-        let options = registry::Options {
-            embedded_relay: embedded,
-            public_url: embedded.then(|| format!("http://{}", link.address())),
-            ..registry::Options::default()
-        };
-        let registry = Registry::start(cx, options).await?;
+        let registry = Registry::start(cx, registry_options(&link, kind)).await?;
         registry.environment(ENVIRONMENT).await?;
         let relay_token = match kind {
             RelayKind::Embedded => None,
@@ -83,6 +93,7 @@ impl Site {
         };
         let mut site = Self {
             cx: cx.clone(),
+            kind,
             executor_token: registry.credential(Role::Executor, Some(ENVIRONMENT)).await?,
             harness_token: registry.credential(Role::Harness, Some(ENVIRONMENT)).await?,
             link,
@@ -126,6 +137,35 @@ impl Site {
             relay.program.kill().await?;
         }
         self.start_relay().await
+    }
+
+    /// Asks the stand-alone relay to stop, as a service manager does, and starts another one in its place while it still
+    /// says goodbye.
+    ///
+    /// # Errors
+    ///
+    /// The new one does not start, or the old one does not end well.
+    pub async fn drain_relay(&mut self) -> Result<()> {
+        let mut old = self.relay.take().context("no relay")?;
+        old.program.signal(Signal::SIGTERM)?;
+        self.start_relay().await?;
+        ended_well(&mut old.program).await
+    }
+
+    /// Asks the registry, and the relay in it, to stop, and starts it again as soon as it has.
+    ///
+    /// # Errors
+    ///
+    /// It does not end well, or does not start.
+    pub async fn restart_registry(&mut self) -> Result<()> {
+        let address = self.registry.address()?;
+        self.registry.program.signal(Signal::SIGTERM)?;
+        ended_well(&mut self.registry.program).await?;
+        let mut options = registry_options(&self.link, self.kind);
+        options.name = "registry again".into();
+        options.listen = address.to_string();
+        self.registry = Registry::start(&self.cx, options).await?;
+        Ok(())
     }
 
     /// Starts the executor, or a new one after the old one was stopped, and waits until the relay has it.

@@ -5,6 +5,7 @@ mod bad_input;
 mod check;
 mod conformance;
 mod gateway;
+mod late;
 mod limits;
 mod matrix;
 mod nat;
@@ -21,6 +22,7 @@ fn main() -> std::process::ExitCode {
         matrix::forward_cases(),
         gateway::cases(),
         ours::bulk::cases(),
+        ours::cases(),
         services::cases(),
         bad_input::cases(),
         limits::cases(),

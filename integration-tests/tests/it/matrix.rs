@@ -9,6 +9,7 @@ use rendezvous_integration_tests::executor::End;
 use rendezvous_integration_tests::link::Party;
 use rendezvous_integration_tests::stock::Version;
 
+use crate::agent::links::RelayEnd;
 use crate::runner::{Case, When};
 use crate::{agent, ours};
 
@@ -80,6 +81,18 @@ const SCENARIOS: &[Scenario] = &[
         ours: play_ours!(ours::files::play),
     },
     Scenario {
+        name: "commands",
+        core: Core::All,
+        stock: None,
+        ours: play_ours!(ours::commands::play),
+    },
+    Scenario {
+        name: "library",
+        core: Core::All,
+        stock: None,
+        ours: play_ours!(ours::library::play),
+    },
+    Scenario {
         name: "harness_cut_idle",
         core: Core::Mixed,
         stock: play!(agent::links::idle, Party::Harness),
@@ -130,8 +143,20 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "relay_restarted_mid_command",
         core: Core::Newer,
-        stock: play!(agent::links::relay_restarted),
-        ours: play_ours!(ours::links::relay_restarted),
+        stock: play!(agent::links::relay_gone, RelayEnd::Killed),
+        ours: play_ours!(ours::links::relay_gone, RelayEnd::Killed),
+    },
+    Scenario {
+        name: "relay_drained_mid_command",
+        core: Core::Newer,
+        stock: play!(agent::links::relay_gone, RelayEnd::Drained),
+        ours: play_ours!(ours::links::relay_gone, RelayEnd::Drained),
+    },
+    Scenario {
+        name: "registry_drained_mid_command",
+        core: Core::Mixed,
+        stock: play!(agent::links::relay_gone, RelayEnd::DrainedWithRegistry),
+        ours: play_ours!(ours::links::relay_gone, RelayEnd::DrainedWithRegistry),
     },
 ];
 

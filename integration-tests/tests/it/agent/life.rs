@@ -8,7 +8,7 @@ use rendezvous_integration_tests::site::{ENVIRONMENT, RelayKind, Site};
 use rendezvous_integration_tests::stock::{self, Version, Way};
 use rendezvous_integration_tests::{Context, wait};
 
-use crate::check;
+use crate::{check, late};
 
 /// A new executor takes the place of a dead one; the agent's later commands run there.
 pub(crate) async fn executor_restarted(cx: Context, version: Version, executor: End) -> Result<()> {
@@ -76,10 +76,9 @@ pub(crate) async fn refused_token(cx: Context, version: Version, executor: End) 
     Ok(())
 }
 
-/// The harness is there first; the executor comes while its first call is held.
+/// The harness is there first; the executor comes while its one call for a way is held.
 pub(crate) async fn executor_comes_late(cx: Context, version: Version, executor: End) -> Result<()> {
     let mut site = Site::start_without_executor(&cx, executor, RelayKind::Embedded).await?;
-    let model = Model::play([Call::exec("echo late-$FAR_MARK").into()]).await?;
     let access = site.access();
     let url = format!("http://{}", site.link.address());
     let way = Way::Registry {
@@ -87,13 +86,18 @@ pub(crate) async fn executor_comes_late(cx: Context, version: Version, executor:
         environment: ENVIRONMENT,
         token: &access.token,
     };
-    let mut harness = stock::harness(&cx, version, "harness", &way, &site.workspace, &model)?;
-    wait::until_true("the harness's first call", wait::SOON, || {
-        site.link.arrived(Party::Other) > 0
-    })
-    .await?;
-    site.launch_executor()?;
-    stock::finish(&mut harness).await?;
-    check::once(&model.output(0, 0)?, "late-only-the-executor-knows")?;
-    site.near_is_untouched()
+    for _ in 0..late::TRIES {
+        let model = Model::play([Call::exec("echo late-$FAR_MARK").into()]).await?;
+        let asked = site.link.connects();
+        let mut harness = stock::harness(&cx, version, "harness", &way, &site.workspace, &model)?;
+        let is_in_time = late::executor(&mut site, asked).await?;
+        stock::finish(&mut harness).await?;
+        check::once(&model.output(0, 0)?, "late-only-the-executor-knows")?;
+        site.near_is_untouched()?;
+        if is_in_time {
+            return late::held(&site, asked);
+        }
+        site.kill_executor().await?;
+    }
+    late::never_in_time()
 }

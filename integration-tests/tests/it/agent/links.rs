@@ -57,14 +57,42 @@ pub(crate) async fn mid_command_on(site: &Site, version: Version, party: Party) 
     site.near_is_untouched()
 }
 
-/// The relay's process dies while a command writes, and another one takes its place.
-pub(crate) async fn relay_restarted(cx: Context, version: Version, executor: End) -> Result<()> {
-    let mut site = Site::start(&cx, executor, RelayKind::StandAlone).await?;
+/// How a relay ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RelayEnd {
+    /// Its process dies.
+    Killed,
+    /// It is asked to stop, with its successor there already.
+    Drained,
+    /// The registry that it is a part of is asked to stop, and started again.
+    DrainedWithRegistry,
+}
+
+impl RelayEnd {
+    pub(crate) fn kind(self) -> RelayKind {
+        match self {
+            Self::Killed | Self::Drained => RelayKind::StandAlone,
+            Self::DrainedWithRegistry => RelayKind::Embedded,
+        }
+    }
+
+    pub(crate) async fn happen(self, site: &mut Site) -> Result<()> {
+        match self {
+            Self::Killed => site.restart_relay().await,
+            Self::Drained => site.drain_relay().await,
+            Self::DrainedWithRegistry => site.restart_registry().await,
+        }
+    }
+}
+
+/// A relay ends while a command writes, and another one takes its place.
+pub(crate) async fn relay_gone(cx: Context, version: Version, executor: End, end: RelayEnd) -> Result<()> {
+    let mut site = Site::start(&cx, executor, end.kind()).await?;
     let model = Model::play([Call::exec(COUNTER).into()]).await?;
     let mut harness = site.stock_harness(version, "harness", &model)?;
     site.far_file("started", wait::SOON).await?;
     let before = site.link.upgraded(Party::Harness);
-    site.restart_relay().await?;
+    end.happen(&mut site).await?;
     site.link.wait_upgraded(Party::Harness, before + 1, wait::SOON).await?;
     std::fs::write(site.content.join("go"), "")?;
     stock::finish(&mut harness).await?;

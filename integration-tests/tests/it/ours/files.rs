@@ -1,5 +1,6 @@
 //! `harness cp` both ways, and what it says when it can't.
 
+use std::collections::BTreeMap;
 use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
@@ -23,6 +24,7 @@ pub(crate) async fn play(cx: Context, executor: End) -> Result<()> {
     there_and_back(&site).await.context("there and back")?;
     modes(&site).await.context("modes")?;
     names(&site).await.context("names")?;
+    trees(&site).await.context("trees")?;
     links(&site).await.context("links")?;
     refused(&site).await.context("refused")?;
     interrupted(&site).await.context("interrupted")?;
@@ -126,6 +128,58 @@ async fn names(site: &Site) -> Result<()> {
     cp(site, far(site, &name), site.cx.folder()).await?.success()?;
     ensure!(here.metadata()?.len() == LARGE as u64);
     Ok(())
+}
+
+/// A tree goes up and comes back as it was.
+async fn trees(site: &Site) -> Result<()> {
+    let (here, back) = (near(site, "forest"), near(site, "forest back"));
+    for folder in ["empty", "a b/ü/deep", ".hidden"] {
+        std::fs::create_dir_all(here.join(folder))?;
+    }
+    file(&here.join("a b/ü/deep/large"), LARGE, 0o640)?;
+    file(&here.join("a b/run.sh"), 20, 0o755)?;
+    file(&here.join(".hidden/nothing"), 0, 0o644)?;
+    for number in 0..40 {
+        file(&here.join(format!("a b/{number}")), number, 0o644)?;
+    }
+    cp(site, &here, far(site, "forest")).await?.success()?;
+    ensure!(
+        tree(&site.content.join("forest"))? == tree(&here)?,
+        "it arrived changed"
+    );
+    ensure!(mode(&site.content.join("forest/a b/run.sh"))? == 0o755);
+    cp(site, far(site, "forest"), &back).await?.success()?;
+    ensure!(tree(&back)? == tree(&here)?, "it came back changed");
+
+    // Into a directory that is there already, beside what it holds; without `-r` not at all.
+    std::fs::write(back.join("old"), "old")?;
+    cp(site, far(site, "forest"), &back).await?.success()?;
+    ensure!(tree(&back.join("forest"))? == tree(&here)? && back.join("old").exists());
+    let arguments = ["cp", &here.to_string_lossy(), &far(site, "no forest")];
+    let finished = harness(&site.cx, &site.access(), &arguments, b"").await?;
+    ensure!(finished.code != 0, "a directory was copied without -r");
+    ensure!(!site.content.join("no forest").exists());
+    Ok(())
+}
+
+/// Every path below a directory, with the content of files.
+fn tree(root: &Path) -> Result<BTreeMap<PathBuf, Option<Vec<u8>>>> {
+    let mut tree = BTreeMap::new();
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).with_context(|| format!("{}", folder.display()))? {
+            let path = entry?.path();
+            let content = match path.is_dir() {
+                true => None,
+                false => Some(std::fs::read(&path)?),
+            };
+            tree.insert(path.strip_prefix(root)?.to_owned(), content);
+            if path.is_dir() {
+                folders.push(path);
+            }
+        }
+    }
+    Ok(tree)
 }
 
 async fn links(site: &Site) -> Result<()> {

@@ -1,13 +1,15 @@
 //! Our harness while parties come, go, or are not let in.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
+use nix::sys::signal::Signal;
 use rendezvous_integration_tests::executor::End;
 use rendezvous_integration_tests::harness::Access;
 use rendezvous_integration_tests::link::Party;
 use rendezvous_integration_tests::site::{RelayKind, Site};
 use rendezvous_integration_tests::{Context, Program, wait};
 
-use super::shell;
+use super::{far_process, shell};
+use crate::late;
 
 /// Exit code of a command whose executor can't be reached any more.
 const UNAVAILABLE: i32 = 69;
@@ -82,20 +84,44 @@ pub(crate) async fn refused_token(cx: Context, executor: End) -> Result<()> {
     Ok(())
 }
 
-/// The harness is there first; the executor comes while its first call is held.
+/// The harness is there first; the executor comes while its one call for a way is held.
 pub(crate) async fn executor_comes_late(cx: Context, executor: End) -> Result<()> {
     let mut site = Site::start_without_executor(&cx, executor, RelayKind::Embedded).await?;
     let access = Access {
         registry: format!("http://{}", site.link.address()),
         ..site.access()
     };
-    let mut program = Program::start(&cx, "harness", access.shell(&cx, "echo late")?)?;
-    wait::until_true("the harness's first call", wait::SOON, || {
-        site.link.arrived(Party::Other) > 0
-    })
-    .await?;
-    site.launch_executor()?;
-    let finished = program.finish(wait::SOON).await?.success()?;
-    ensure!(finished.text() == "late\n", "{}", finished.text());
+    for _ in 0..late::TRIES {
+        let asked = site.link.connects();
+        let mut program = Program::start(&cx, "harness", access.shell(&cx, "echo late")?)?;
+        let is_in_time = late::executor(&mut site, asked).await?;
+        let finished = program.finish(wait::SOON).await?.success()?;
+        ensure!(finished.text() == "late\n", "{}", finished.text());
+        if is_in_time {
+            return late::held(&site, asked);
+        }
+        site.kill_executor().await?;
+    }
+    late::never_in_time()
+}
+
+/// A killed executor takes along what it started; the README says what may live on.
+pub(crate) async fn executor_killed(cx: Context) -> Result<()> {
+    let site = Site::start(&cx, End::Ours, RelayKind::Embedded).await?;
+    let folder = site.workspace.display();
+    let mut harnesses = Vec::new();
+    let mut processes = Vec::new();
+    for tty in ["--tty", "--env=NO=TERMINAL"] {
+        let script = format!("cd {folder}; echo $$ >part; mv part pid{tty}; exec sleep 1000");
+        let command = site.access().command(&cx, ["run", tty, "--", "sh", "-c", &script])?;
+        harnesses.push(Program::start(&cx, "harness", command)?);
+        processes.push(far_process(&site, &format!("pid{tty}")).await?);
+    }
+    let executor = site.executor.as_ref().context("no executor")?;
+    // Its process alone: the test's own programs are killed with their groups.
+    executor.signal(Signal::SIGKILL)?;
+    for process in &processes {
+        process.gone().await?;
+    }
     Ok(())
 }

@@ -6,7 +6,7 @@ use rendezvous_integration_tests::link::Party;
 use rendezvous_integration_tests::site::{RelayKind, Site};
 use rendezvous_integration_tests::{Context, Program, wait};
 
-use crate::agent::links::COUNTER;
+use crate::agent::links::{COUNTER, RelayEnd};
 use crate::check;
 
 /// A link breaks while a command waits for input.
@@ -42,13 +42,13 @@ pub(crate) async fn mid_command(cx: Context, executor: End, party: Party) -> Res
     finish_counter(&site, &mut program).await
 }
 
-/// The relay's process dies while a command writes, and another one takes its place.
-pub(crate) async fn relay_restarted(cx: Context, executor: End) -> Result<()> {
-    let mut site = Site::start(&cx, executor, RelayKind::StandAlone).await?;
+/// A relay ends while a command writes, and another one takes its place.
+pub(crate) async fn relay_gone(cx: Context, executor: End, end: RelayEnd) -> Result<()> {
+    let mut site = Site::start(&cx, executor, end.kind()).await?;
     let mut program = start_counter(&cx, &site)?;
     site.far_file("started", wait::SOON).await?;
     let before = site.link.upgraded(Party::Harness);
-    site.restart_relay().await?;
+    end.happen(&mut site).await?;
     site.link.wait_upgraded(Party::Harness, before + 1, wait::SOON).await?;
     finish_counter(&site, &mut program).await
 }

@@ -6,7 +6,7 @@ use rendezvous_integration_tests::executor::{End, HOST_NAME, MARK};
 use rendezvous_integration_tests::site::{RelayKind, Site};
 use rendezvous_integration_tests::{Context, Program, wait};
 
-use super::{harness, shell};
+use super::{far_process, harness, shell};
 use crate::check;
 
 pub(crate) async fn play(cx: Context, executor: End) -> Result<()> {
@@ -128,11 +128,18 @@ async fn dialogue(site: &Site) -> Result<()> {
 }
 
 async fn signals(site: &Site) -> Result<()> {
-    for (signal, code) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143)] {
+    for (signal, code) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143), (Signal::SIGHUP, 129)] {
         let name = format!("{signal}");
-        let script = format!("cd {}; touch sleeps-{name}; exec sleep 100", site.workspace.display());
+        let folder = site.workspace.display();
+        // Only a kill ends what ignores the polite signals; an interrupt is the command's own affair.
+        let ignored = if signal == Signal::SIGINT {
+            ""
+        } else {
+            "trap '' HUP INT TERM;"
+        };
+        let script = format!("{ignored} cd {folder}; echo $$ >.{name}; mv .{name} {name}; exec sleep 100");
         let mut program = Program::start(&site.cx, &name, site.access().shell(&site.cx, &script)?)?;
-        site.far_file(&format!("sleeps-{name}"), wait::SOON).await?;
+        let process = far_process(site, &name).await?;
         program.signal(signal)?;
         let finished = program.finish(wait::SOON).await?;
         ensure!(
@@ -141,6 +148,7 @@ async fn signals(site: &Site) -> Result<()> {
             finished.code,
             finished.stderr
         );
+        process.gone().await.with_context(|| name)?;
     }
     let killed = shell(&site.cx, &site.access(), "kill -KILL $$").await?;
     ensure!(killed.code == 137, "a killed command gives {}", killed.code);

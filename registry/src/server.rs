@@ -17,6 +17,7 @@ use rendezvous_service::net::Peer;
 use rendezvous_wire::ticket;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 use url::Url;
 
@@ -114,7 +115,7 @@ impl Registry {
         }
     }
 
-    /// Serves until the shutdown: then requests in flight are answered and the embedded relay drains.
+    /// Serves until the shutdown: then the embedded relay drains, and requests are answered as long as that takes.
     pub async fn serve(self, server: Server) {
         let app = self.app.clone();
         let mut tasks = JoinSet::new();
@@ -129,14 +130,18 @@ impl Registry {
             base: self.base.into(),
         };
         let handler = move |request, peer| routes.clone().answer(request, peer);
-        let served = server.serve(handler, app.shutdown.clone());
-        let drained = async {
+        let drained = CancellationToken::new();
+        let served = server.serve(handler, drained.clone());
+        let drain = async {
             app.shutdown.cancelled().await;
+            // A harness that is sent away asks for another way at once. A stock one gives its session up for lost if that
+            // request breaks off, and tries again if it is told that the executor is away.
             if let Some(relay) = &self.relay {
                 relay.drain().await;
             }
+            drained.cancel();
         };
-        tokio::join!(served, drained);
+        tokio::join!(served, drain);
         app.control_tasks.close();
         let _ = tokio::time::timeout(GOODBYE, app.control_tasks.wait()).await;
         tasks.shutdown().await;

@@ -157,9 +157,19 @@ impl Registry {
     }
 
     /// SIGTERM, and the exit code.
-    pub(crate) async fn stop(mut self) -> Option<i32> {
+    pub(crate) async fn stop(self) -> Option<i32> {
+        self.terminate().await;
+        self.ended().await
+    }
+
+    /// SIGTERM.
+    pub(crate) async fn terminate(&self) {
         let pid = self.pid().to_string();
         assert!(Command::new("kill").arg(pid).status().await.unwrap().success());
+    }
+
+    /// The exit code.
+    pub(crate) async fn ended(mut self) -> Option<i32> {
         timeout(SOON, self.child.wait()).await.unwrap().unwrap().code()
     }
 

@@ -27,7 +27,7 @@ const OF_ONE_CALL: &[(&str, &[&str])] = &[
 ];
 
 /// The folder with the binaries: named by the test command, else where this test was built.
-fn binary_folder() -> PathBuf {
+pub(crate) fn binary_folder() -> PathBuf {
     if let Some(folder) = std::env::var_os("RENDEZVOUS_BIN_DIR") {
         return folder.into();
     }

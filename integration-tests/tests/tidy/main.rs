@@ -4,6 +4,7 @@
 //! A check is a function from what it reads to a list of findings. Each one is also run on a bad sample, so that a
 //! check that can no longer fail is noticed.
 
+mod containers;
 mod dependencies;
 mod flags;
 mod layout;

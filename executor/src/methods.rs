@@ -6,6 +6,7 @@ mod config;
 pub(crate) mod environment;
 mod fs;
 pub(crate) mod http;
+mod network;
 mod process;
 mod sandbox;
 mod snapshot;

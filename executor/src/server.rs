@@ -18,6 +18,7 @@ use bytes::Bytes;
 use rendezvous_host::files::Files;
 use rendezvous_host::http::Http;
 use rendezvous_host::process::Budget;
+use rendezvous_host::proxy::Slots;
 use rendezvous_host::sandbox::Sandbox;
 use rendezvous_host::snapshot::SnapshotBudget;
 use rendezvous_rpc::RpcError;
@@ -64,6 +65,8 @@ pub struct Config {
     pub concurrent_requests: NonZeroUsize,
     /// Bounds the shell snapshots of all sessions together.
     pub snapshots: SnapshotBudget,
+    /// Bounds the connections through the proxies of processes, of each session and of all.
+    pub proxy_slots: Slots,
 }
 
 impl Default for Config {
@@ -75,6 +78,7 @@ impl Default for Config {
             sandbox: Sandbox::default(),
             concurrent_requests: NonZeroUsize::MIN,
             snapshots: SnapshotBudget::default(),
+            proxy_slots: Slots::default(),
         }
     }
 }

@@ -1,9 +1,13 @@
 //! Sessions: the processes of one client, which outlive its stream.
 
+pub(crate) mod policy;
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use bytes::Bytes;
 use rendezvous_host::process::{Event, Outlet, Processes};
+use rendezvous_host::proxy::Slots;
 use rendezvous_host::snapshot::Snapshots;
 use rendezvous_rpc::RpcError;
 use tokio::runtime::Handle;
@@ -11,6 +15,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
+use self::policy::Desk;
 use crate::server::Config;
 
 /// Sessions at once, detached ones included.
@@ -37,6 +42,8 @@ pub(crate) struct Session {
     processes: Processes,
     snapshots: Snapshots,
     outlet: Outlet,
+    desk: Arc<Desk>,
+    proxy_slots: Slots,
     state: Mutex<State>,
 }
 
@@ -58,6 +65,16 @@ impl Session {
 
     pub(crate) fn snapshots(&self) -> &Snapshots {
         &self.snapshots
+    }
+
+    /// Where the client is asked about the network.
+    pub(crate) fn desk(&self) -> &Arc<Desk> {
+        &self.desk
+    }
+
+    /// Room for connections of the proxies of its processes.
+    pub(crate) fn proxy_slots(&self) -> &Slots {
+        &self.proxy_slots
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -82,11 +99,13 @@ impl Sessions {
         &self.config
     }
 
-    /// Opens a session, or resumes a detached one, and sends its events to `listener` from now on.
+    /// Opens a session, or resumes a detached one, and sends its events to `listener` and other messages of its own to
+    /// `messages` from now on.
     pub(crate) fn attach(
         self: &Arc<Self>,
         resume: Option<&str>,
         listener: mpsc::Sender<Event>,
+        messages: mpsc::Sender<Bytes>,
     ) -> Result<Attachment, RpcError> {
         let mut table = self.table();
         if table.is_shut {
@@ -109,6 +128,7 @@ impl Sessions {
             state.instance
         };
         session.outlet.attach(listener);
+        session.desk.attach(messages);
         Ok(Attachment {
             sessions: Arc::downgrade(self),
             session,
@@ -163,6 +183,8 @@ impl Table {
             processes: Processes::new(outlet.clone(), Arc::clone(&config.budget)),
             snapshots: Snapshots::new(Arc::clone(&config.budget), config.snapshots.clone()),
             outlet,
+            desk: Arc::default(),
+            proxy_slots: config.proxy_slots.session(),
             state: Mutex::new(State {
                 instance: 0,
                 detached_at: Some(Instant::now()),
@@ -209,6 +231,7 @@ impl Drop for Attachment {
             }
             state.detached_at = Some(Instant::now());
             session.outlet.detach();
+            session.desk.detach();
         }
         let Some(sessions) = self.sessions.upgrade() else {
             return;

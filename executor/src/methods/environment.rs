@@ -52,6 +52,7 @@ pub(crate) fn describe() -> EnvironmentInfo {
 /// What is there beyond the oldest contract; nothing else may be named.
 fn capabilities() -> Capabilities {
     Capabilities {
+        network_proxy_launch: true,
         file_write_streaming: true,
         capability_discovery_sandbox: true,
         environment_config_read: true,
@@ -59,6 +60,5 @@ fn capabilities() -> Capabilities {
         sandboxed_file_streaming: true,
         http_header_env_vars: true,
         shell_snapshot_v2: true,
-        ..Capabilities::default()
     }
 }

@@ -17,7 +17,7 @@ use rendezvous_rpc::method::process::{
 use rendezvous_rpc::{RequestId, RpcError};
 use serde_json::json;
 
-use super::{Family, Reply, params, reply, sandbox, snapshot, unwritable};
+use super::{Family, Reply, network, params, reply, sandbox, snapshot, unwritable};
 use crate::server::{Connection, Sink, stream_name};
 
 /// Longest id of a process.
@@ -33,9 +33,17 @@ pub(super) async fn start<S: Sink>(connection: &Connection<S>, request: &Request
     let process_id = params.process_id.clone();
     let snapshot = snapshot::Request::new(&params)?;
     let inherited = params.env_policy.clone().map(env_policy);
+    let launch = params.network_proxy.as_ref().map(network::Launch::new).transpose()?;
+    let enforces_network = params.enforce_managed_network;
     let (mut spec, policy) = spec(params)?;
     let mut sandbox_type = "none";
+    // Without a sandbox there is nothing that could enforce it, and stock executors do not try.
+    let is_managed = enforces_network && policy.is_some();
+    if is_managed && launch.is_none() {
+        return Err(network::no_proxy());
+    }
     if let Some(policy) = policy {
+        let policy = if is_managed { policy.managed() } else { policy };
         let jail = connection.server.sandbox.jail(policy).await;
         spec.jail = jail.map_err(|error| sandbox::not_started(&error))?;
         if spec.jail.is_some() {
@@ -48,9 +56,13 @@ pub(super) async fn start<S: Sink>(connection: &Connection<S>, request: &Request
         base.env = env::compose(std::env::vars_os(), inherited.as_ref(), []);
         snapshot.apply(session, &base, &mut spec).await;
     }
+    let proxy = match launch {
+        None => None,
+        Some(launch) => Some(launch.attach(session, &process_id, is_managed, &mut spec.env)?),
+    };
     session
         .processes()
-        .start(process_id.as_str(), spec)
+        .start_with(process_id.as_str(), spec, proxy)
         .await
         .map_err(|error| not_started(&error))?;
     let result = StartResult {
@@ -69,17 +81,6 @@ fn spec(params: StartParams) -> Result<(Spec, Option<Policy>), RpcError> {
         return Err(RpcError::invalid_params(format!(
             "processId must not exceed {MAX_PROCESS_ID} bytes"
         )));
-    }
-    if params.network_proxy.is_some() {
-        return Err(RpcError::invalid_params(
-            "networkProxy is not supported on this executor",
-        ));
-    }
-    // Without a sandbox there is nothing that could enforce it, and stock executors do not try.
-    if params.enforce_managed_network && params.sandbox.is_some() {
-        return Err(RpcError::invalid_params(
-            "enforceManagedNetwork is not supported on this executor",
-        ));
     }
     let cwd = params.cwd.to_path().map_err(|error| {
         RpcError::invalid_params(format!(

@@ -46,7 +46,13 @@ impl Request {
         if !is_login {
             return Ok(None);
         }
-        let key = (snapshot, &params.cwd, &params.env_policy, &params.sandbox);
+        let key = (
+            snapshot,
+            &params.cwd,
+            &params.env_policy,
+            &params.sandbox,
+            params.enforce_managed_network,
+        );
         Ok(Some(Self {
             key: serde_json::to_string(&key).map_err(super::unwritable)?,
             kind,

@@ -19,6 +19,7 @@ use tokio::task::spawn_blocking;
 use super::{Shared, Sink};
 use crate::methods::background::Background;
 use crate::methods::{self, Family, Reply};
+use crate::session::policy::Known;
 use crate::session::{Attachment, Session};
 
 /// A message of this length or more is read on a thread for blocking work.
@@ -27,6 +28,8 @@ const LARGE_MESSAGE: usize = 1024 * 1024;
 const EXTENSIONS: [(&str, u64); 2] = [(OUTPUT_WINDOW, 1), (PROCESS_CONTROL, 1)];
 /// Longest message that may overtake others: an id of a process and little else.
 const MAX_URGENT: usize = 1024;
+/// Longest answer that may: one with the longest reason, each of its characters escaped.
+const MAX_ANSWER: usize = 8 * 1024;
 /// How our harness begins `process/consumed`.
 const CONSUMED_PREFIX: &[u8] = br#"{"method":"process/consumed","#;
 
@@ -53,6 +56,8 @@ pub(crate) struct Connection<S> {
     pub(crate) background: Background<S>,
     sink: Arc<S>,
     listener: mpsc::Sender<Event>,
+    /// Takes messages of the session's own.
+    messages: mpsc::Sender<Bytes>,
     client: OnceLock<Client>,
     is_initialized: AtomicBool,
 }
@@ -75,7 +80,12 @@ fn consumed(session: &Session, notification: &Notification) -> bool {
 }
 
 impl<S: Sink> Connection<S> {
-    pub(super) fn new(server: Arc<Shared>, sink: Arc<S>, listener: mpsc::Sender<Event>) -> Self {
+    pub(super) fn new(
+        server: Arc<Shared>,
+        sink: Arc<S>,
+        listener: mpsc::Sender<Event>,
+        messages: mpsc::Sender<Bytes>,
+    ) -> Self {
         let handles = Handles::new(server.files.clone());
         let background = Background::new(Arc::clone(&sink));
         Self {
@@ -84,6 +94,7 @@ impl<S: Sink> Connection<S> {
             background,
             sink,
             listener,
+            messages,
             client: OnceLock::new(),
             is_initialized: AtomicBool::new(false),
         }
@@ -115,7 +126,10 @@ impl<S: Sink> Connection<S> {
             Err(error) => reply_error(&UNREADABLE_ID, &error.to_rpc()),
             Ok(Message::Request(call)) => return Incoming::Call(call),
             Ok(Message::Notification(notification)) => self.notified(&notification),
-            Ok(Message::Response(_) | Message::Error(_)) => Reaction::Close("a reply to no call"),
+            Ok(answer @ (Message::Response(_) | Message::Error(_))) => match self.take(&answer) {
+                Some(Known::Asked) => Reaction::Nothing,
+                _ => Reaction::Close("a reply to no call"),
+            },
         })
     }
 
@@ -126,6 +140,24 @@ impl<S: Sink> Connection<S> {
             && self.windowed_session().is_some_and(|session| {
                 matches!(Message::decode(message), Ok(Message::Notification(news)) if consumed(session, &news))
             })
+    }
+
+    /// Takes an answer of the client past a call that is being answered, which may wait for what the answer allows.
+    /// Returns whether the message was one, and is dealt with.
+    pub(super) fn take_answer(&self, message: &[u8]) -> bool {
+        let is_waiting = || {
+            self.client
+                .get()
+                .is_some_and(|client| client.attachment.session().desk().is_waiting())
+        };
+        message.len() <= MAX_ANSWER
+            && is_waiting()
+            && Message::decode(message).is_ok_and(|message| self.take(&message) == Some(Known::Asked))
+    }
+
+    /// Takes a message if it is an answer of the client.
+    fn take(&self, message: &Message) -> Option<Known> {
+        self.client.get()?.attachment.session().desk().take(message)
     }
 
     /// A call that may overtake the one that is being answered.
@@ -179,10 +211,11 @@ impl<S: Sink> Connection<S> {
         if self.client.get().is_some() {
             return Err(twice());
         }
-        let attachment = self
-            .server
-            .sessions
-            .attach(params.resume_session_id.as_deref(), self.listener.clone())?;
+        let attachment = self.server.sessions.attach(
+            params.resume_session_id.as_deref(),
+            self.listener.clone(),
+            self.messages.clone(),
+        )?;
         self.sink.initialized();
         let mut extensions = Extensions::default();
         for (name, version) in EXTENSIONS {

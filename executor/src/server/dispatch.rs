@@ -16,8 +16,9 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::connection::{Connection, Incoming, Reaction};
 use super::inbox::{Inbox, Lane};
-use super::push::{MAX_EVENTS, push};
+use super::push::{MAX_EVENTS, pass_on, push};
 use super::{Shared, Sink, Source};
+use crate::session::policy::MAX_MESSAGES;
 
 /// Calls of one stream that are answered past another one, with one request at a time.
 const MAX_OVERTAKING: usize = 64;
@@ -27,8 +28,10 @@ pub(super) async fn serve<S: Sink>(server: Arc<Shared>, sink: S, source: impl So
     let sink = Arc::new(sink);
     let (listener, events) = mpsc::channel(MAX_EVENTS);
     let mut pusher = AbortOnDropHandle::new(tokio::spawn(push(Arc::clone(&sink), events)));
+    let (own, messages) = mpsc::channel(MAX_MESSAGES);
+    let _passing = AbortOnDropHandle::new(tokio::spawn(pass_on(Arc::clone(&sink), messages)));
     let concurrency = server.sessions.config().concurrent_requests.get();
-    let connection = Arc::new(Connection::new(server, Arc::clone(&sink), listener));
+    let connection = Arc::new(Connection::new(server, Arc::clone(&sink), listener, own));
     let mut dispatcher = Dispatcher {
         connection,
         sink,
@@ -106,7 +109,7 @@ impl<S: Sink, R: Source> Dispatcher<S, R> {
                 reaction = &mut answer => break reaction,
                 message = self.source.recv(), if self.inbox.has_room() => {
                     let message = message.ok_or(End)?;
-                    if connection.take_consumed(&message) {
+                    if connection.take_consumed(&message) || connection.take_answer(&message) {
                         continue;
                     }
                     let may_overtake = self.running[Lane::Control as usize] < MAX_OVERTAKING;

@@ -30,6 +30,15 @@ pub(super) async fn push(sink: Arc<impl Sink>, mut events: mpsc::Receiver<Event>
     }
 }
 
+/// Sends whole messages until the stream or the queue ends.
+pub(super) async fn pass_on(sink: Arc<impl Sink>, mut messages: mpsc::Receiver<Bytes>) {
+    while let Some(message) = messages.recv().await {
+        if !sink.send(message).await {
+            return;
+        }
+    }
+}
+
 /// Writes the notification for an event.
 fn encode(event: &Event) -> serde_json::Result<Bytes> {
     let mut out = Vec::new();

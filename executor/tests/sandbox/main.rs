@@ -4,6 +4,7 @@ mod escapes;
 mod files;
 mod landlock;
 mod lifetimes;
+mod network;
 mod processes;
 mod support;
 mod unprivileged;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rendezvous_host::process::{Budget, Lookup, Outlet, Page, Process, Processes, ReadRequest, Spec, Stdio, Stream};
+use rendezvous_host::proxy::Attached;
 use rendezvous_host::sandbox::{Access, Entry, FileAccess, Intent, Network, Place, Policy, Profile, Sandbox, Tools};
 
 /// Longest wait for anything that must happen.
@@ -108,6 +109,13 @@ impl World {
         Spec { jail, ..spec }
     }
 
+    /// As [`World::confine`], with a network of its own.
+    pub(crate) async fn confine_managed(&self, spec: Spec, intent: &Intent) -> Spec {
+        let policy = Policy::resolve(intent).expect("a policy").managed();
+        let jail = self.sandbox.jail(policy).await.expect("a sandbox");
+        Spec { jail, ..spec }
+    }
+
     /// Runs a shell script in a sandbox to its end.
     pub(crate) async fn run(&self, intent: &Intent, script: &str) -> Outcome {
         let spec = self.confine(self.spec(&["/bin/sh", "-c", script]), intent).await;
@@ -115,8 +123,13 @@ impl World {
     }
 
     pub(crate) async fn start(&self, spec: Spec) -> Process {
+        self.start_with(spec, None).await
+    }
+
+    pub(crate) async fn start_with(&self, spec: Spec, proxy: Option<Attached>) -> Process {
         let id = format!("p{}", self.processes.len());
-        self.processes.start(id.as_str(), spec).await.expect("a start");
+        let started = self.processes.start_with(id.as_str(), spec, proxy).await;
+        started.expect("a start");
         match self.processes.get(&id) {
             Lookup::Started(process) => process,
             other => panic!("{id} is {other:?}"),
@@ -125,6 +138,10 @@ impl World {
 
     pub(crate) async fn finish(&self, spec: Spec) -> Outcome {
         end(&self.start(spec).await).await
+    }
+
+    pub(crate) async fn finish_with(&self, spec: Spec, proxy: Option<Attached>) -> Outcome {
+        end(&self.start_with(spec, proxy).await).await
     }
 }
 

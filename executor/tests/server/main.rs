@@ -5,6 +5,7 @@ mod concurrency;
 mod files;
 mod http;
 mod lifecycle;
+mod network;
 mod process;
 mod snapshot;
 mod support;

@@ -129,7 +129,7 @@ async fn the_table_of_refusals() {
             "process/start",
             with(start("x", ""), json!({"networkProxy": {}})),
             -32602,
-            "networkProxy",
+            "missing field `proxy`",
         ),
         (
             "process/start",

@@ -143,6 +143,11 @@ impl Client {
         Some((message["method"].as_str()?.to_owned(), message["params"].clone()))
     }
 
+    /// A message that came before a reply.
+    pub(crate) fn taken_message(&mut self) -> Option<Value> {
+        self.news.pop_front()
+    }
+
     /// The next message; nothing once the server ended the stream.
     pub(crate) async fn message(&mut self) -> Option<Value> {
         let message = timeout(PATIENCE, self.incoming.recv())

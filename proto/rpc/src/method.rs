@@ -8,6 +8,7 @@ pub mod environment;
 pub mod fs;
 pub mod http;
 pub mod initialize;
+pub mod network;
 pub mod process;
 
 use serde::Serialize;

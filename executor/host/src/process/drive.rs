@@ -23,6 +23,7 @@ use super::outlet::{Event, Outlet};
 use super::source::{Read, Source};
 use super::spawn::{Ended, Leader, Spawned};
 use super::{Budget, Page, ReadRequest, Stream, WriteError, WriteStatus, sys};
+use crate::proxy::Serving;
 
 /// What a program wrote before it ended is read before its exit is reported, up to the capacity of a pipe.
 const DRAIN_LIMIT: usize = 64 * 1024;
@@ -64,12 +65,14 @@ impl Process {
         spawned: Spawned,
         budget: Arc<Budget>,
         has_window: Arc<AtomicBool>,
+        proxy: Option<Arc<Serving>>,
     ) -> io::Result<(Self, Driver)> {
         let Spawned {
             leader,
             stdin,
             outputs,
             is_confined,
+            ..
         } = spawned;
         let terminal = outputs.iter().any(|(stream, _)| *stream == Stream::Pty);
         let input = match stdin {
@@ -98,6 +101,7 @@ impl Process {
             sources,
             turn: 0,
             is_confined,
+            _proxy: proxy,
         };
         Ok((Self { shared }, driver))
     }
@@ -233,6 +237,8 @@ pub(super) struct Driver {
     /// Which source is asked first, so that a busy one does not starve the other.
     turn: usize,
     is_confined: bool,
+    /// At work until the process is closed.
+    _proxy: Option<Arc<Serving>>,
 }
 
 impl Driver {

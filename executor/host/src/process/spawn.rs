@@ -19,6 +19,7 @@ use tokio::sync::oneshot;
 
 use super::table::StartError;
 use super::{Spec, Stdio, Stream, pty, sys};
+use crate::proxy::Listeners;
 use crate::sandbox::{Confined, Held, Inner, Jail, Program, SandboxError};
 
 /// Forks that may wait for a slow exec before the next one waits for them.
@@ -30,21 +31,23 @@ pub(super) struct Spawned {
     pub(super) leader: Leader,
     pub(super) stdin: Option<OwnedFd>,
     pub(super) outputs: Vec<(Stream, OwnedFd)>,
+    /// Where its proxy is asked, when it was started with some.
+    pub(super) listeners: Option<Listeners>,
     /// Whether a sandbox may be what makes it fail.
     pub(super) is_confined: bool,
 }
 
-/// Starts a program.
-pub(super) async fn spawn(spec: Spec) -> Result<Spawned, StartError> {
+/// Starts a program; `proxied` with listeners for a proxy inside of its sandbox.
+pub(super) async fn spawn(spec: Spec, proxied: bool) -> Result<Spawned, StartError> {
     let (reply, answer) = oneshot::channel();
-    submit(Job::Launch(Box::new(spec), reply))?;
+    submit(Job::Launch(Box::new(spec), proxied, reply))?;
     answer
         .await
         .unwrap_or_else(|_lost| Err(io::Error::other("process spawner failed").into()))
 }
 
 enum Job {
-    Launch(Box<Spec>, oneshot::Sender<Result<Spawned, StartError>>),
+    Launch(Box<Spec>, bool, oneshot::Sender<Result<Spawned, StartError>>),
     Reap(Pid, Option<Held>),
     Release(Held),
 }
@@ -79,7 +82,7 @@ fn serve(queue: &Mutex<mpsc::Receiver<Job>>) {
         };
         match job {
             // A caller that went away drops the program, which kills it.
-            Ok(Job::Launch(spec, reply)) => drop(reply.send(launch(*spec))),
+            Ok(Job::Launch(spec, proxied, reply)) => drop(reply.send(launch(*spec, proxied))),
             Ok(Job::Reap(pid, held)) => {
                 let _gone = retry_on_intr(|| waitid(WaitId::Pid(pid), WaitIdOptions::EXITED));
                 if let Some(held) = held {
@@ -92,14 +95,14 @@ fn serve(queue: &Mutex<mpsc::Receiver<Job>>) {
     }
 }
 
-fn launch(spec: Spec) -> Result<Spawned, StartError> {
+fn launch(spec: Spec, proxied: bool) -> Result<Spawned, StartError> {
     if spec.argv.is_empty() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "argv must not be empty").into());
     }
     let stdio = spec.stdio;
     match &spec.jail {
         None => Ok(start(native(&spec), stdio, sys::Setup::program)?),
-        Some(jail) => launch_confined(&jail.clone(), spec),
+        Some(jail) => launch_confined(&jail.clone(), spec, proxied),
     }
 }
 
@@ -117,7 +120,7 @@ fn native(spec: &Spec) -> Command {
 }
 
 /// Starts a program in a sandbox, and waits until it runs: otherwise nobody could tell the sandbox's failures from its own.
-fn launch_confined(jail: &Jail, spec: Spec) -> Result<Spawned, StartError> {
+fn launch_confined(jail: &Jail, spec: Spec, proxied: bool) -> Result<Spawned, StartError> {
     let stdio = spec.stdio;
     let program = Program {
         argv: spec.argv,
@@ -128,11 +131,17 @@ fn launch_confined(jail: &Jail, spec: Spec) -> Result<Spawned, StartError> {
     if program.has_nul() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "nul byte found in provided data").into());
     }
-    let confined = jail.confine(&Inner::Program(&program));
+    let inner = if proxied {
+        Inner::ProxiedProgram(&program)
+    } else {
+        Inner::Program(&program)
+    };
+    let confined = jail.confine(&inner);
     let Confined { command, stage } = confined.map_err(|error| SandboxError::Prepare(error.to_string()))?;
     let mut spawned = start(command, stdio, |terminal| stage.setup(terminal))?;
     match stage.wait() {
-        Ok(held) => {
+        Ok(mut held) => {
+            spawned.listeners = held.listeners.take();
             spawned.leader.held = Some(held);
             spawned.is_confined = true;
             Ok(spawned)
@@ -184,6 +193,7 @@ fn start_with_pipes(mut command: Command, stdin: bool, setup: sys::Setup) -> io:
         leader,
         stdin: child.stdin.take().map(Into::into),
         outputs,
+        listeners: None,
         is_confined: false,
     })
 }
@@ -201,6 +211,7 @@ fn start_on_terminal(mut command: Command, setup: sys::Setup) -> io::Result<Spaw
         leader,
         stdin: Some(ours.try_clone()?),
         outputs: vec![(Stream::Pty, ours)],
+        listeners: None,
         is_confined: false,
     })
 }

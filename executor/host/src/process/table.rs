@@ -11,6 +11,7 @@ use super::drive::{Driver, Process, push_rest};
 use super::outlet::Outlet;
 use super::spawn::{self, Spawned};
 use super::{Admission, Budget, CLOSED_RETENTION, MAX_CLOSED, MAX_CLOSED_PERIODS, MAX_PROCESSES, Spec};
+use crate::proxy::Attached;
 use crate::sandbox::SandboxError;
 
 /// Why a process was not started.
@@ -120,12 +121,28 @@ impl Processes {
     ///
     /// See [`StartError`]. A failed start frees the id.
     pub async fn start(&self, id: impl Into<Arc<str>>, spec: Spec) -> Result<(), StartError> {
+        self.start_with(id, spec, None).await
+    }
+
+    /// Starts a process with a proxy, which lives until the process is closed.
+    ///
+    /// Must be called inside a tokio runtime with IO and time.
+    ///
+    /// # Errors
+    ///
+    /// As [`Processes::start`]; also when the proxy is to be inside of a sandbox and there is none with a network of its own.
+    pub async fn start_with(
+        &self,
+        id: impl Into<Arc<str>>,
+        spec: Spec,
+        proxy: Option<Attached>,
+    ) -> Result<(), StartError> {
         let id = id.into();
         let instance = self.table.reserve(&id)?;
         let table = Arc::clone(&self.table);
         let starting = tokio::spawn(async move {
-            let spawned = spawn::spawn(spec).await;
-            Table::install(&table, &id, instance, spawned)
+            let spawned = spawn::spawn(spec, matches!(proxy, Some(Attached::Inside { .. }))).await;
+            Table::install(&table, &id, instance, spawned, proxy)
         });
         match starting.await {
             Ok(result) => result,
@@ -230,10 +247,12 @@ impl Table {
         id: &Arc<str>,
         instance: u64,
         spawned: Result<Spawned, StartError>,
+        proxy: Option<Attached>,
     ) -> Result<(), StartError> {
-        let process = spawned.and_then(|spawned| {
+        let process = spawned.and_then(|mut spawned| {
             let (budget, has_window) = (Arc::clone(&table.budget), Arc::clone(&table.has_window));
-            Ok(Process::new(Arc::clone(id), spawned, budget, has_window)?)
+            let serving = proxy.map(|proxy| proxy.begin(spawned.listeners.take())).transpose()?;
+            Ok(Process::new(Arc::clone(id), spawned, budget, has_window, serving)?)
         });
         let mut slots = table.slots();
         let Some(slot) = slots.by_id.get_mut(id).filter(|slot| slot.instance == instance) else {

@@ -37,7 +37,7 @@ pub(super) fn arguments(plan: &Plan) -> Vec<OsString> {
     }
     // As root the program would hold every capability in its namespace, and could undo the mounts.
     arguments.push(["--cap-drop", "ALL"]);
-    if plan.network == Network::Restricted {
+    if plan.network != Network::Enabled {
         arguments.push(["--unshare-net"]);
     }
     match plan.base {

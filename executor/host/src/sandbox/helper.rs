@@ -5,13 +5,15 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Read as _, Write as _};
-use std::os::fd::RawFd;
+use std::io::{self, IoSlice, Read as _, Write as _};
+use std::net::TcpListener;
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::Command;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 
 use super::files;
 use super::landlock;
@@ -19,6 +21,7 @@ use super::message::{Reader, Writer, broken};
 use super::profile::Network;
 use super::seccomp::{self, Extent};
 use crate::process::sys;
+use crate::proxy::INSIDE;
 
 /// The word for running a program.
 pub const SANDBOX_EXEC: &str = "sandbox-exec";
@@ -141,9 +144,11 @@ impl Program {
             .any(|text| text.contains(&0))
     }
 
-    pub(super) fn encode(&self, guard: &Guard) -> Vec<u8> {
+    /// The message to the stage. `listen`: the socket over which it hands out listeners of the sandbox's network.
+    pub(super) fn encode(&self, guard: &Guard, listen: Option<RawFd>) -> Vec<u8> {
         let mut writer = Writer::default();
         guard.write(&mut writer);
+        writer.put_list(listen.iter().map(RawFd::to_string));
         writer.put_text(&self.cwd);
         writer.put_list(self.argv.iter());
         writer.put_list(self.arg0.iter());
@@ -152,16 +157,25 @@ impl Program {
         writer.finish()
     }
 
-    fn decode(message: &[u8]) -> io::Result<(Guard, Self)> {
+    fn decode(message: &[u8]) -> io::Result<(Guard, Option<RawFd>, Self)> {
         let mut reader = Reader::new(message);
         let guard = Guard::read(&mut reader)?;
+        let listen = match reader.take_list()?.pop() {
+            None => None,
+            Some(number) => Some(
+                number
+                    .to_str()
+                    .and_then(|number| number.parse().ok())
+                    .ok_or_else(broken)?,
+            ),
+        };
         let program = Self {
             cwd: reader.take_path()?,
             argv: reader.take_list()?,
             arg0: reader.take_list()?.pop(),
             env: reader.take_list()?.into_iter().zip(reader.take_list()?).collect(),
         };
-        Ok((guard, program))
+        Ok((guard, listen, program))
     }
 }
 
@@ -180,11 +194,25 @@ fn run_program(message: RawFd, report: RawFd) -> io::Result<()> {
 fn prepare(message: RawFd) -> io::Result<Program> {
     // The monitor outside has them ignored.
     sys::default_signals();
-    let (guard, program) = Program::decode(&read(message)?)?;
+    let (guard, listen, program) = Program::decode(&read(message)?)?;
     limit()?;
     sys::close_on_exec();
     guard.enforce()?;
+    if let Some(socket) = listen {
+        hand_out_listeners(socket)?;
+    }
     Ok(program)
+}
+
+/// Opens the sockets on which the program finds its proxy, in the sandbox's own network, and gives them to the executor:
+/// whoever accepts from them is on the other side of its wall.
+fn hand_out_listeners(socket: RawFd) -> io::Result<()> {
+    let http = TcpListener::bind(INSIDE.http)?;
+    let socks = INSIDE.socks.map(TcpListener::bind).transpose()?;
+    let listeners: Vec<RawFd> = [&http].into_iter().chain(&socks).map(AsRawFd::as_raw_fd).collect();
+    let rights = [ControlMessage::ScmRights(&listeners)];
+    sendmsg::<()>(socket, &[IoSlice::new(&[READY])], &rights, MsgFlags::empty(), None)?;
+    Ok(nix::unistd::close(socket)?)
 }
 
 fn exec(program: &Program) -> io::Error {

@@ -2,7 +2,8 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io::{self, IoSliceMut, Write as _};
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::Command;
@@ -12,6 +13,9 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType, recvmsg, socketpair,
+};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
@@ -21,6 +25,7 @@ use super::profile::Network;
 use super::seccomp::{self, Extent};
 use super::{SandboxError, helper};
 use crate::process::sys;
+use crate::proxy::Listeners;
 
 /// How long a sandbox may take to be set up.
 const SETUP_LIMIT: Duration = Duration::from_secs(20);
@@ -54,6 +59,8 @@ pub(super) enum Kind {
 pub(crate) enum Inner<'a> {
     /// A program of a client.
     Program(&'a Program),
+    /// The same, and listeners of the sandbox's network for its proxy.
+    ProxiedProgram(&'a Program),
     /// Our own, for one call on files.
     Files,
 }
@@ -73,6 +80,8 @@ pub(crate) struct Stage {
     inherited: Vec<OwnedFd>,
     status: OwnedFd,
     info: Option<OwnedFd>,
+    /// Where listeners come from.
+    listeners: Option<OwnedFd>,
     placeholders: Vec<Placeholder>,
     /// The command watches over the program instead of becoming it.
     is_monitor: bool,
@@ -81,6 +90,8 @@ pub(crate) struct Stage {
 /// What must last as long as a sandbox.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
+    /// For the program's proxy.
+    pub(crate) listeners: Option<Listeners>,
     placeholders: Vec<Placeholder>,
     /// The first process of the sandbox, with which all others die.
     init: Option<OwnedFd>,
@@ -91,15 +102,21 @@ impl Jail {
     pub(crate) fn confine(&self, inner: &Inner<'_>) -> io::Result<Confined> {
         let mut inherited = Vec::new();
         let (status, status_out) = pipe_with(PipeFlags::CLOEXEC)?;
-        let message = match (inner, &self.kind) {
-            (Inner::Program(program), Kind::Bubblewrap { .. }) => program.encode(&Guard::Nothing),
-            (Inner::Program(program), Kind::Guarded(guard)) => program.encode(guard),
-            (Inner::Files, Kind::Bubblewrap { .. }) => Guard::Nothing.encode(),
-            (Inner::Files, Kind::Guarded(guard)) => guard.encode(),
+        let guard = match &self.kind {
+            Kind::Bubblewrap { .. } => &Guard::Nothing,
+            Kind::Guarded(guard) => guard,
         };
-        let word = match inner {
-            Inner::Program(_) => helper::SANDBOX_EXEC,
-            Inner::Files => helper::FS_HELPER,
+        let mut listeners = None;
+        let (word, message) = match inner {
+            Inner::Program(program) => (helper::SANDBOX_EXEC, program.encode(guard, None)),
+            Inner::Files => (helper::FS_HELPER, guard.encode()),
+            Inner::ProxiedProgram(program) => {
+                let (ours, theirs) = self.channel()?;
+                let message = program.encode(guard, Some(theirs.as_raw_fd()));
+                inherited.push(theirs);
+                listeners = Some(ours);
+                (helper::SANDBOX_EXEC, message)
+            }
         };
         let helper: OwnedFd = self.helper.try_clone()?.into();
         let message = memory("stage", &message)?;
@@ -160,10 +177,27 @@ impl Jail {
                 inherited,
                 status,
                 info,
+                listeners,
                 placeholders,
                 is_monitor: matches!(self.kind, Kind::Bubblewrap { .. }),
             },
         })
+    }
+}
+
+impl Jail {
+    /// A pair of sockets over which listeners come out of the sandbox; only one with a network of its own has any.
+    fn channel(&self) -> io::Result<(OwnedFd, OwnedFd)> {
+        let is_managed = matches!(&self.kind, Kind::Bubblewrap { network, .. } if *network == Network::Managed);
+        if !is_managed {
+            return Err(io::Error::other("the sandbox has no network of its own"));
+        }
+        Ok(socketpair(
+            AddressFamily::UNIX,
+            SocketType::STREAM,
+            SocketFlags::CLOEXEC,
+            None,
+        )?)
     }
 }
 
@@ -200,10 +234,14 @@ impl Stage {
             _ => (false, &report[..]),
         };
         match report.split_first() {
-            None if is_ready => Ok(Held {
-                init: self.init(),
-                placeholders: self.placeholders,
-            }),
+            None if is_ready => {
+                let listeners = self.listeners.as_ref().map(receive_listeners).transpose();
+                Ok(Held {
+                    listeners: listeners.map_err(|error| Failure::Sandbox(error.to_string()))?,
+                    init: self.init(),
+                    placeholders: self.placeholders,
+                })
+            }
             Some((&FAILED_PROGRAM, code)) => {
                 let code = code.try_into().map_or(Errno::IO.raw_os_error(), i32::from_le_bytes);
                 Err(Failure::Program(io::Error::from_raw_os_error(code)))
@@ -266,6 +304,26 @@ impl Held {
         // Readable when the process is dead, which it is only after all others of its namespace.
         let _late = wait_for(init, DEATH_LIMIT);
     }
+}
+
+/// Takes what the stage sent before it was ready.
+fn receive_listeners(socket: &OwnedFd) -> io::Result<Listeners> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut rights = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+    recvmsg(socket, &mut [IoSliceMut::new(&mut [0])], &mut rights, flags)?;
+    let mut files = rights
+        .drain()
+        .filter_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(files) => Some(files),
+            _ => None,
+        })
+        .flatten();
+    let http = files.next().ok_or(io::ErrorKind::UnexpectedEof)?.into();
+    Ok(Listeners {
+        http,
+        socks: files.next().map(Into::into),
+    })
 }
 
 /// Reads to the end, within a time and [`MAX_STATUS`].

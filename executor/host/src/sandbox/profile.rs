@@ -39,6 +39,8 @@ pub enum Profile {
 pub enum Network {
     /// To nobody but its own children.
     Restricted,
+    /// To its own children, and to the proxy that it was started with, in a network of its own.
+    Managed,
     /// To everybody.
     Enabled,
 }

@@ -88,6 +88,13 @@ impl Policy {
         self
     }
 
+    /// The same for files, with a network of its own that has nothing in it but the proxy of its program.
+    #[must_use]
+    pub fn managed(mut self) -> Self {
+        self.network = Network::Managed;
+        self
+    }
+
     /// The same, with what programs of the system need to be read.
     #[must_use]
     pub fn with_minimal(mut self) -> Self {

@@ -229,6 +229,9 @@ const NEW_NAMESPACES: [i32; 7] = [
 ];
 /// `FS_IOC_SETFLAGS` and `FS_IOC_FSSETXATTR`.
 const SET_ATTRIBUTES: [u64; 2] = [0x4008_6602, 0x401c_5820];
+/// Types of sockets that the C library's headers do not name.
+const SOCK_DCCP: i32 = 6;
+const SOCK_PACKET: i32 = 10;
 /// Type of a socket without its flags.
 const SOCKET_TYPE: u64 = 0xf;
 
@@ -261,8 +264,10 @@ fn denied(network: Network, extent: Extent) -> io::Result<Rules> {
             )?;
         }
     }
-    if network == Network::Restricted {
-        deny_network(&mut rules)?;
+    match network {
+        Network::Restricted => deny_network(&mut rules)?,
+        Network::Managed => confine_network(&mut rules)?,
+        Network::Enabled => {}
     }
     Ok(rules)
 }
@@ -295,6 +300,33 @@ fn deny_network(rules: &mut Rules) -> io::Result<()> {
         }
     }
     deny_if(rules, libc::SYS_sendto, vec![condition(4, Len::Qword, Op::Ne, 0)?])
+}
+
+/// Leaves streams and datagrams of the Internet's families, for which a network namespace is a barrier, and pairs of
+/// connected sockets.
+fn confine_network(rules: &mut Rules) -> io::Result<()> {
+    let family = |family: i32| condition(0, Len::Dword, Op::Ne, u64::from(family.unsigned_abs()));
+    let kind = |kind: i32| {
+        let kind = u64::from(kind.unsigned_abs());
+        condition(1, Len::Dword, Op::MaskedEq(SOCKET_TYPE), kind)
+    };
+    let other_families = vec![family(libc::AF_INET)?, family(libc::AF_INET6)?];
+    deny_if(rules, libc::SYS_socket, other_families)?;
+    for raw in [
+        libc::SOCK_RAW,
+        libc::SOCK_RDM,
+        libc::SOCK_SEQPACKET,
+        SOCK_DCCP,
+        SOCK_PACKET,
+    ] {
+        deny_if(rules, libc::SYS_socket, vec![kind(raw)?])?;
+    }
+    // Connected pairs cannot be turned to a socket with a name; datagrams can, and raw means datagram in this family.
+    deny_if(rules, libc::SYS_socketpair, vec![family(libc::AF_UNIX)?])?;
+    for loose in [libc::SOCK_DGRAM, libc::SOCK_RAW] {
+        deny_if(rules, libc::SYS_socketpair, vec![kind(loose)?])?;
+    }
+    Ok(())
 }
 
 fn deny(rules: &mut Rules, calls: &[i64]) {

@@ -107,7 +107,7 @@ impl Shared {
             return Ok(None);
         }
         let helper = self.helper.clone().map_err(SandboxError::Unenforceable)?;
-        if policy.writes_everything() {
+        if policy.writes_everything() && policy.network != Network::Managed {
             let kind = Kind::Guarded(helper::Guard::Offline);
             return Ok(Some(Jail { helper, kind }));
         }
@@ -119,6 +119,10 @@ impl Shared {
                 network: plan.network,
                 placeholders: plan.placeholders,
             },
+            Means::Landlock(why) if plan.network == Network::Managed => {
+                let why = format!("{why}, and nothing else makes a network of its own");
+                return Err(SandboxError::Unenforceable(why));
+            }
             Means::Landlock(why) => Kind::Guarded(helper::Guard::Landlock {
                 writable: landlock::writable(&plan, why)?,
                 network: plan.network,

@@ -5,6 +5,7 @@ mod http;
 mod links;
 mod process;
 mod process_output;
+mod proxy;
 mod replace;
 mod support;
 mod watch;

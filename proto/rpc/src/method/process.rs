@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::frames::{OutputFrame, write_output};
 use super::environment::Shell;
+use super::network::ProxyLaunch;
 use super::{Empty, method, notification};
 use crate::base64::Base64;
 use crate::path_uri::PathUri;
@@ -92,7 +93,7 @@ pub struct StartParams {
     pub managed_network: Option<serde_json::Value>,
     /// A proxy to start beside the process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub network_proxy: Option<serde_json::Value>,
+    pub network_proxy: Option<ProxyLaunch>,
     /// A shell state to start from. Needs the capability `shellSnapshotV2`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shell_snapshot: Option<ShellSnapshot>,

@@ -171,3 +171,64 @@ fn bytes_are_the_kernel_s_instructions() {
     assert_eq!(bytes[..8], [0x20, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(bytes[11], 1, "the second instruction jumps by one");
 }
+
+fn managed(call: i64, arguments: &[u64]) -> u32 {
+    verdict(Network::Managed, Extent::Namespaces, call, arguments)
+}
+
+#[test]
+fn a_managed_network_has_the_families_that_its_namespace_confines() {
+    let number = |value: i32| u64::from(value.unsigned_abs());
+    let flags = number(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK);
+    for family in [libc::AF_INET, libc::AF_INET6].map(number) {
+        for kind in [libc::SOCK_STREAM, libc::SOCK_DGRAM].map(number) {
+            assert_eq!(managed(libc::SYS_socket, &[family, kind | flags, 0]), ALLOW);
+        }
+        for kind in [libc::SOCK_RAW, libc::SOCK_SEQPACKET, SOCK_DCCP, SOCK_PACKET].map(number) {
+            assert_eq!(managed(libc::SYS_socket, &[family, kind | flags, 0]), EPERM);
+        }
+        // The kernel looks at the lower half only.
+        assert_eq!(
+            managed(libc::SYS_socket, &[family | 1 << 32, number(libc::SOCK_STREAM)]),
+            ALLOW
+        );
+    }
+    for family in 0..64 {
+        if ![libc::AF_INET, libc::AF_INET6].contains(&family) {
+            assert_eq!(
+                managed(libc::SYS_socket, &[number(family), number(libc::SOCK_STREAM)]),
+                EPERM,
+                "{family}"
+            );
+            assert_eq!(
+                managed(libc::SYS_socket, &[number(family), number(libc::SOCK_DGRAM) | flags]),
+                EPERM
+            );
+        }
+    }
+    let unix = number(libc::AF_UNIX);
+    let pair = |family, kind| managed(libc::SYS_socketpair, &[family, kind, 0, 0]);
+    assert_eq!(pair(unix, number(libc::SOCK_STREAM) | flags), ALLOW);
+    assert_eq!(pair(unix, number(libc::SOCK_SEQPACKET)), ALLOW);
+    assert_eq!(pair(unix, number(libc::SOCK_DGRAM) | flags), EPERM);
+    assert_eq!(pair(unix, number(libc::SOCK_RAW)), EPERM);
+    assert_eq!(pair(number(libc::AF_TIPC), number(libc::SOCK_STREAM)), EPERM);
+    for call in [
+        libc::SYS_connect,
+        libc::SYS_bind,
+        libc::SYS_listen,
+        libc::SYS_accept4,
+        libc::SYS_sendto,
+    ] {
+        assert_eq!(managed(call, &[0, 0, 0, 0, 1, 16]), ALLOW, "{call}");
+    }
+    for call in [
+        libc::SYS_setns,
+        libc::SYS_ptrace,
+        libc::SYS_pidfd_getfd,
+        libc::SYS_io_uring_setup,
+    ] {
+        assert_eq!(managed(call, &[]), EPERM, "{call}");
+    }
+    assert_eq!(managed(libc::SYS_unshare, &[number(libc::CLONE_NEWNET)]), EPERM);
+}

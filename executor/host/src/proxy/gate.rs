@@ -1,0 +1,169 @@
+//! Decides about one connection or request: rules first, then the client, then where the name leads.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::decision::{Notice, Outcome, Protocol, Referee, Verdict};
+use super::host::{Host, Target};
+use super::rules::{Judgement, Mode, Rules, are_reachable};
+
+/// Addresses of one name that are dialled; a name with more is not asked for the rest.
+pub const MAX_ADDRESSES: usize = 16;
+/// Longest time to resolve a name.
+pub const RESOLVE_LIMIT: Duration = Duration::from_secs(10);
+/// Longest time to reach one address.
+pub const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+/// Longest time to reach any address of a target.
+pub const DIAL_LIMIT: Duration = Duration::from_secs(30);
+
+/// Addresses on their way.
+pub(super) type Addresses = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
+
+/// Turns names into addresses.
+pub(super) type Resolver = Arc<dyn Fn(String) -> Addresses + Send + Sync>;
+
+/// The resolver of this machine.
+pub(super) fn system_resolver() -> Resolver {
+    Arc::new(|name| {
+        Box::pin(async move {
+            let found = tokio::net::lookup_host((name, 0)).await?;
+            Ok(found.map(|address| address.ip()).take(MAX_ADDRESSES).collect())
+        })
+    })
+}
+
+/// Decides for one program.
+pub(super) struct Gate {
+    pub(super) rules: Rules,
+    pub(super) referee: Arc<dyn Referee>,
+    pub(super) resolver: Resolver,
+}
+
+/// What a program asks a proxy for.
+#[derive(Clone, Debug)]
+pub(super) struct Wish {
+    pub(super) protocol: Protocol,
+    pub(super) target: Target,
+    /// Of HTTP.
+    pub(super) method: Option<String>,
+    pub(super) client: SocketAddr,
+}
+
+/// Where an allowed wish leads: these addresses and no others, whatever the name means a moment later.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Way {
+    addresses: Vec<IpAddr>,
+    port: u16,
+}
+
+impl Gate {
+    /// Decides, and tells the referee.
+    ///
+    /// # Errors
+    ///
+    /// Why it may not be.
+    pub(super) async fn admit(&self, wish: &Wish) -> Result<Way, Outcome> {
+        if self.rules.mode == Mode::Limited && wish.protocol == Protocol::Socks5 {
+            return Err(self.tell(wish, Outcome::Method));
+        }
+        let (outcome, way) = self.decide(wish).await;
+        let outcome = self.tell(wish, outcome);
+        let Some(way) = way else { return Err(outcome) };
+        if self.rules.mode == Mode::Limited && wish.protocol == Protocol::Connect {
+            return Err(self.tell(wish, Outcome::Tunnel));
+        }
+        if wish
+            .method
+            .as_ref()
+            .is_some_and(|method| wish.protocol == Protocol::Http && !self.rules.takes_method(method))
+        {
+            return Err(self.tell(wish, Outcome::Method));
+        }
+        Ok(way)
+    }
+
+    async fn decide(&self, wish: &Wish) -> (Outcome, Option<Way>) {
+        let (outcome, judgement) = match self.rules.judge(&wish.target) {
+            Judgement::Denied => return (Outcome::Denied, None),
+            Judgement::Local => return (Outcome::Local, None),
+            judgement @ (Judgement::Anywhere | Judgement::Public) => (Outcome::Allowed, judgement),
+            Judgement::Unknown => match self.referee.ask(wish.protocol, &wish.target) {
+                None => return (Outcome::NotAllowed, None),
+                Some(answer) => match answer.await.checked() {
+                    Verdict::Allow => (Outcome::AllowedByClient, self.rules.overridden()),
+                    Verdict::Deny(reason) => return (Outcome::DeniedByClient(reason), None),
+                    Verdict::Ask(reason) => return (Outcome::AskedByClient(reason), None),
+                },
+            },
+        };
+        // Without an answer nobody can say that the addresses are public.
+        let addresses = self.resolve(&wish.target.host).await.unwrap_or_default();
+        if addresses.is_empty() || !are_reachable(&wish.target.host, judgement, &addresses) {
+            return (Outcome::Local, None);
+        }
+        let port = wish.target.port;
+        (outcome, Some(Way { addresses, port }))
+    }
+
+    async fn resolve(&self, host: &Host) -> io::Result<Vec<IpAddr>> {
+        match host {
+            Host::Address(address) => Ok(vec![*address]),
+            Host::Name(name) => {
+                let found = timeout(RESOLVE_LIMIT, (self.resolver)(name.clone())).await;
+                let mut found = found.map_err(|_elapsed| io::Error::from(io::ErrorKind::TimedOut))??;
+                found.truncate(MAX_ADDRESSES);
+                Ok(found)
+            }
+        }
+    }
+
+    fn tell(&self, wish: &Wish, outcome: Outcome) -> Outcome {
+        tracing::debug!(
+            host = %wish.target.host,
+            port = wish.target.port,
+            reason = outcome.reason(),
+            "{}", outcome.decision()
+        );
+        self.referee.notice(Notice {
+            at: SystemTime::now(),
+            outcome: outcome.clone(),
+            protocol: wish.protocol,
+            target: wish.target.clone(),
+            method: wish.method.clone(),
+            client: wish.client,
+        });
+        outcome
+    }
+}
+
+impl Way {
+    /// Connects to the first address that answers.
+    pub(super) async fn dial(&self) -> io::Result<TcpStream> {
+        let dialling = async {
+            let mut last = io::Error::from(io::ErrorKind::NotFound);
+            for address in &self.addresses {
+                match timeout(CONNECT_LIMIT, TcpStream::connect((*address, self.port))).await {
+                    Ok(Ok(stream)) => {
+                        stream.set_nodelay(true)?;
+                        return Ok(stream);
+                    }
+                    Ok(Err(error)) => last = error,
+                    Err(_elapsed) => last = io::ErrorKind::TimedOut.into(),
+                }
+            }
+            Err(last)
+        };
+        timeout(DIAL_LIMIT, dialling)
+            .await
+            .unwrap_or_else(|_elapsed| Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests;

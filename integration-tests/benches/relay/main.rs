@@ -26,12 +26,15 @@ use std::process::ExitCode;
 
 use peers::{Forwarder, Kind};
 
+/// Turns that each forwarder gets with each load; the machine is faster at one time than at another.
+const ROUNDS: usize = 5;
+
 /// What one forwarder reached; `None` where a workload does not apply.
 #[derive(Default)]
 struct Row {
     name: String,
-    bulk: Option<measure::Throughput>,
-    small: Option<measure::Throughput>,
+    bulk: measure::Rounds,
+    small: measure::Rounds,
     trip: Option<(f64, f64)>,
     mixed: Option<measure::Mixed>,
     idle: Option<f64>,
@@ -77,34 +80,26 @@ fn run() -> anyhow::Result<()> {
             println!("iroh-relay is not there: left out");
             continue;
         }
-        let mut row = Row {
+        let row = Row {
             name: kind.name().to_owned(),
             ..Row::default()
         };
-        let mut forwarder = Forwarder::start(kind, false)?;
-        row.bulk = Some(measure::throughput(&mut forwarder, 60 * 1024, (3e9 * scale) as u64)?);
-        row.small = Some(measure::throughput(&mut forwarder, 1200, (0.75e9 * scale) as u64)?);
-        row.trip = Some(measure::round_trips(&mut forwarder, 200, (10_000.0 * scale) as usize)?);
-        if kind == Kind::Relay {
-            row.mixed = Some(measure::mixed(&mut forwarder, 64, (1e9 * scale) as u64)?);
-        }
-        drop(forwarder);
-        if kind != Kind::Copy && kind != Kind::Haproxy {
-            row.accepts = Some(measure::accepts(
-                &mut Forwarder::start(kind, false)?,
-                (4000.0 * scale) as usize,
-            )?);
-            row.idle = Some(measure::idle(&mut Forwarder::start(kind, false)?, 2000)?);
-        }
-        if kind == Kind::Relay {
-            row.idle_tls = Some(measure::idle(&mut Forwarder::start(kind, true)?, 1000)?);
-        }
-        print(&row);
-        rows.push(row);
+        rows.push((Forwarder::start(kind, false)?, row));
     }
     if rows.is_empty() {
         return Ok(());
     }
+    forward(&mut rows, scale)?;
+    let rows = rows
+        .into_iter()
+        .map(|(forwarder, row)| {
+            let kind = forwarder.kind;
+            drop(forwarder);
+            let row = connections(kind, row, scale)?;
+            print(&row);
+            Ok(row)
+        })
+        .collect::<anyhow::Result<Vec<_>>>()?;
     println!(
         "\n| forwarder | 60 KiB Gbit/s | CPU s/GB | 1200 B k/s | CPU µs/frame | 200 B p50 µs | p99 µs | kB/idle | kB/idle TLS | connections/s |"
     );
@@ -113,14 +108,47 @@ fn run() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Whatever passes frames, all forwarders in turn.
+fn forward(rows: &mut [(Forwarder, Row)], scale: f64) -> anyhow::Result<()> {
+    let share = scale / ROUNDS as f64;
+    for _ in 0..ROUNDS {
+        for (forwarder, row) in &mut *rows {
+            row.bulk
+                .push(measure::throughput(forwarder, 60 * 1024, (5e9 * share) as u64)?);
+        }
+        for (forwarder, row) in &mut *rows {
+            row.small
+                .push(measure::throughput(forwarder, 1200, (1.25e9 * share) as u64)?);
+        }
+    }
+    for (forwarder, row) in rows {
+        row.trip = Some(measure::round_trips(forwarder, 200, (10_000.0 * scale) as usize)?);
+        if forwarder.kind == Kind::Relay {
+            row.mixed = Some(measure::mixed(forwarder, 64, (1e9 * scale) as u64)?);
+        }
+    }
+    Ok(())
+}
+
+/// What connections cost, each time with a fresh forwarder.
+fn connections(kind: Kind, mut row: Row, scale: f64) -> anyhow::Result<Row> {
+    if kind != Kind::Copy && kind != Kind::Haproxy {
+        row.accepts = Some(measure::accepts(
+            &mut Forwarder::start(kind, false)?,
+            (4000.0 * scale) as usize,
+        )?);
+        row.idle = Some(measure::idle(&mut Forwarder::start(kind, false)?, 2000)?);
+    }
+    if kind == Kind::Relay {
+        row.idle_tls = Some(measure::idle(&mut Forwarder::start(kind, true)?, 1000)?);
+    }
+    Ok(row)
+}
+
 fn print(row: &Row) {
     println!("{}", row.name);
-    if let Some(bulk) = &row.bulk {
-        println!("  60 KiB, one stream: {bulk}");
-    }
-    if let Some(small) = &row.small {
-        println!("  1200 B, one stream: {small}");
-    }
+    println!("  60 KiB, one stream: {}", row.bulk);
+    println!("  1200 B, one stream: {}", row.small);
     if let Some((p50, p99)) = row.trip {
         println!("  200 B there and back: p50 {p50:.0} us, p99 {p99:.0} us");
     }
@@ -144,10 +172,10 @@ fn table(row: &Row) {
     println!(
         "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
         row.name,
-        cell(row.bulk.as_ref().map(measure::Throughput::gbit), 1),
-        cell(row.bulk.as_ref().map(measure::Throughput::cpu_per_gb), 3),
-        cell(row.small.as_ref().map(|small| small.rate() / 1000.0), 0),
-        cell(row.small.as_ref().map(measure::Throughput::cpu_per_frame), 2),
+        cell(row.bulk.median(measure::Throughput::gbit), 1),
+        cell(row.bulk.median(measure::Throughput::cpu_per_gb), 3),
+        cell(row.small.median(|small| small.rate() / 1000.0), 0),
+        cell(row.small.median(measure::Throughput::cpu_per_frame), 2),
         cell(row.trip.map(|trip| trip.0), 0),
         cell(row.trip.map(|trip| trip.1), 0),
         cell(row.idle, 1),

@@ -18,8 +18,8 @@ use crate::window::Window;
 
 /// Bytes that are prepared before the clock starts and written again and again.
 const BLOCK: usize = 1 << 20;
-/// Frames under way at most: `iroh-relay` drops what is beyond 512 for one receiver.
-const WINDOW: usize = 448;
+/// Frames under way at most; `iroh-relay` drops what is beyond 512 for one receiver.
+const WINDOW: usize = 128;
 
 /// One stream, one direction.
 pub(crate) struct Throughput {
@@ -57,6 +57,28 @@ impl fmt::Display for Throughput {
             self.cpu_per_gb(),
             self.cpu_per_frame()
         )
+    }
+}
+
+/// The same load, several times, with other forwarders' turns between.
+#[derive(Default)]
+pub(crate) struct Rounds(Vec<Throughput>);
+
+impl Rounds {
+    pub(crate) fn push(&mut self, round: Throughput) {
+        self.0.push(round);
+    }
+
+    /// The median round by `figure`, if there was one.
+    pub(crate) fn median(&self, figure: impl Fn(&Throughput) -> f64) -> Option<f64> {
+        let mut figures: Vec<f64> = self.0.iter().map(figure).collect();
+        (!figures.is_empty()).then(|| quantile(&mut figures, 0.5))
+    }
+}
+
+impl fmt::Display for Rounds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|round| write!(f, "\n    {round}"))
     }
 }
 

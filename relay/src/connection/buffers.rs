@@ -7,16 +7,18 @@
 use std::cell::RefCell;
 
 use bytes::{Bytes, BytesMut};
+use rendezvous_wire::limits::MAX_RECORD_CIPHERTEXT;
 
-/// Size of a buffer: four frames that carry the largest record.
-pub(crate) const BUFFER: usize = 240 * 1024;
+/// Size of a buffer: four frames that carry the largest record, with what is around it. A little less, and the fourth would
+/// nearly fit: most of it would be copied to the next buffer, each time.
+pub(crate) const BUFFER: usize = 4 * (MAX_RECORD_CIPHERTEXT + 256);
 /// A buffer with less room than this is not read into any more.
 const MIN_ROOM: usize = 64 * 1024;
 /// Buffers that a thread keeps for reuse.
 const KEPT: usize = 16;
 /// A chunk that waits in a queue and is shorter than this is copied, lest it hold a whole buffer. So what waits never holds
-/// more than four times its own size.
-const COPY_BELOW: usize = BUFFER / 4;
+/// more than five times its own size, and frames with the largest record are not copied.
+const COPY_BELOW: usize = BUFFER / 5;
 
 thread_local! {
     static BUFFERS: RefCell<Vec<BytesMut>> = const { RefCell::new(Vec::new()) };
@@ -74,5 +76,33 @@ pub(crate) fn detach(chunk: Bytes) -> Bytes {
         chunk
     } else {
         Bytes::copy_from_slice(&chunk)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rendezvous_wire::frame::{Body, Frame};
+    use rendezvous_wire::id::StreamId;
+    use rendezvous_wire::limits::MAX_STREAM_ID;
+
+    use super::*;
+
+    /// What is in front of a payload of this length, when a client sends it.
+    const CLIENT_HEADER: usize = 8;
+
+    #[test]
+    fn four_largest_frames_fit_and_wait_without_a_copy() {
+        let payload = Bytes::from(vec![7; MAX_RECORD_CIPHERTEXT]);
+        let largest = |id: String| {
+            let body = Body::Data {
+                seq: u32::MAX,
+                payload: payload.clone(),
+            };
+            Frame::new(StreamId::new(id).unwrap(), body).to_bytes()
+        };
+        assert!(4 * (CLIENT_HEADER + largest("s".repeat(MAX_STREAM_ID)).len()) <= BUFFER);
+        let frame = largest("s".to_owned());
+        let place = frame.as_ptr();
+        assert_eq!(detach(frame).as_ptr(), place);
     }
 }

@@ -21,7 +21,7 @@
 //! * [`Harness`]: the session; typed calls. It survives lost connections: with a fresh way from the registry, the same key
 //!   and a new stream it takes the session up again, and reads what it missed.
 //! * [`process`]: processes and their ordered events. [`files`]: files. [`stdin`]: how input ends.
-//! * [`http`]: requests from the executor's network. [`watch`]: paths that appear. [`environment`]: plugins, skills and
+//! * [`http`]: requests from the executor's network. [`watch`]: paths that appear. [`network`]: what a process may reach. [`environment`]: plugins, skills and
 //!   configuration there.
 //! * [`options`], [`recovery`]: where to connect, and how patiently. [`HarnessError`]: what can go wrong.
 
@@ -31,6 +31,7 @@ pub mod environment;
 mod error;
 pub mod files;
 pub mod http;
+pub mod network;
 pub mod options;
 pub mod process;
 pub mod recovery;
@@ -40,6 +41,7 @@ pub mod watch;
 
 pub use client::Harness;
 pub use error::{AttemptError, HarnessError, exit};
+pub use network::ManagedNetwork;
 pub use options::{Options, OptionsError};
 pub use process::{Process, ProcessControl, ProcessSpec, Stdin};
 pub use rendezvous_rpc::PathUri;

@@ -14,6 +14,7 @@ use tokio::sync::{Mutex, oneshot};
 
 use crate::client::Harness;
 use crate::error::HarnessError;
+use crate::network::ManagedNetwork;
 use crate::session::delivery::{self, EventReceiver};
 use crate::session::{Class, Command};
 use crate::stdin;
@@ -55,6 +56,8 @@ pub struct ProcessSpec {
     /// For a command `SHELL -lc TEXT`: begin with what the shell's start-up files left when they ran for an earlier command of
     /// the same scope. Needs the capability `shellSnapshotV2`.
     pub shell_snapshot: Option<ShellSnapshot>,
+    /// What it may reach; none: whatever the executor's machine can.
+    pub network: Option<ManagedNetwork>,
 }
 
 impl ProcessSpec {
@@ -67,6 +70,7 @@ impl ProcessSpec {
             tty: false,
             stdin: Stdin::Empty,
             shell_snapshot: None,
+            network: None,
         }
     }
 }
@@ -153,10 +157,10 @@ impl Harness {
             tty: spec.tty,
             pipe_stdin: matches!(input, Input::Pipe | Input::Framed),
             arg0: None,
-            sandbox: None,
-            enforce_managed_network: false,
+            sandbox: spec.network.as_ref().map(|_| ManagedNetwork::sandbox()),
+            enforce_managed_network: spec.network.is_some(),
             managed_network: None,
-            network_proxy: None,
+            network_proxy: spec.network.as_ref().map(ManagedNetwork::launch),
             shell_snapshot: spec.shell_snapshot,
             metadata: None,
         };
@@ -164,6 +168,7 @@ impl Harness {
         let (reply, started) = oneshot::channel();
         let command = Command::Start {
             params: Box::new(params),
+            network: spec.network,
             events: sender,
             reply,
         };

@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 
 use self::core::listen::Listener;
 use crate::error::HarnessError;
+use crate::network::ManagedNetwork;
 
 /// Processes of one session at once, from the start to the last event taken.
 pub const MAX_PROCESSES: usize = 256;
@@ -36,6 +37,8 @@ pub(crate) enum Command {
     Call(Call),
     Start {
         params: Box<StartParams>,
+        /// Who decides about hosts that it wants to reach.
+        network: Option<ManagedNetwork>,
         events: delivery::EventSender,
         reply: oneshot::Sender<Result<(), HarnessError>>,
     },

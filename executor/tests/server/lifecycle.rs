@@ -136,6 +136,7 @@ async fn calls_wait_for_the_handshake() {
             "fileWriteStreaming",
             "fsWatchMissing",
             "httpHeaderEnvVars",
+            "networkProxyLaunch",
             "sandboxedFileStreaming",
             "shellSnapshotV2"
         ]

@@ -110,6 +110,12 @@ pub(crate) struct RunArgs {
     pub(crate) tty: bool,
     #[command(flatten)]
     pub(crate) place: Place,
+    /// Let the command reach only such hosts, through a proxy on the executor: `example.com`, `*.example.com`; may be repeated
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) allow_host: Vec<String>,
+    /// Never let it reach such hosts, and others only if they are allowed; may be repeated
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) deny_host: Vec<String>,
     /// Write how it ended, as JSON: {"origin":"command"|"harness","code":N,"signal":N|null}
     #[arg(long, value_name = "FILE", env = "HARNESS_STATUS_FILE", hide_env_values = true)]
     pub(crate) status_file: Option<PathBuf>,

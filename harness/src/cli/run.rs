@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use rendezvous_harness::{
-    Harness, HarnessError, LinkState, PathUri, Process, ProcessControl, ProcessEvent, ProcessSpec, Stdin,
+    Harness, HarnessError, LinkState, ManagedNetwork, PathUri, Process, ProcessControl, ProcessEvent, ProcessSpec,
+    Stdin,
 };
 
 use super::args::{Place, RunArgs, ShellArgs};
@@ -25,8 +26,18 @@ const BROKEN_PIPE: u8 = 13;
 pub(super) async fn run(harness: Harness, args: RunArgs) -> Result<Outcome, Failure> {
     let mut spec = ProcessSpec::new(args.command);
     spec.tty = args.tty;
+    spec.network = network(args.allow_host, args.deny_host);
     unless_signalled(PREPARING, place(&harness, &mut spec, args.place)).await?;
     execute(harness, spec).await
+}
+
+/// What the command may reach; nothing is kept from it when nothing is said.
+fn network(allowed: Vec<String>, denied: Vec<String>) -> Option<ManagedNetwork> {
+    if allowed.is_empty() && denied.is_empty() {
+        return None;
+    }
+    let network = denied.into_iter().fold(ManagedNetwork::new(), ManagedNetwork::deny);
+    Some(allowed.into_iter().fold(network, ManagedNetwork::allow))
 }
 
 pub(super) async fn shell(harness: Harness, args: ShellArgs) -> Result<Outcome, Failure> {

@@ -4,12 +4,13 @@ use std::collections::{HashMap, VecDeque};
 
 use bytes::Bytes;
 use rendezvous_rpc::call_table::CallTable;
-use rendezvous_rpc::envelope::{self, Message, Request, RequestId};
+use rendezvous_rpc::envelope::{self, Message, RequestId};
 use rendezvous_rpc::event::ProcessEvent;
 use rendezvous_rpc::method::environment::EnvironmentInfo;
 use rendezvous_rpc::method::fs::{MissingChanged, MissingChangedParams};
 use rendezvous_rpc::method::http::BodyDelta;
 use rendezvous_rpc::method::initialize::Extensions;
+use rendezvous_rpc::method::network::PolicyDecision;
 use rendezvous_rpc::method::process::{self, OutputFrame, ProcessParams, ReadParams, ReadResult, StartParams};
 use rendezvous_rpc::{Method, Notification, RpcError};
 use serde::Serialize;
@@ -19,13 +20,16 @@ use tokio::sync::oneshot;
 use super::delivery::EventSender;
 use super::{Call, Class, Command, MAX_HELD, MAX_PROCESSES, Notice};
 use crate::error::{AttemptError, HarnessError};
+use crate::network::ManagedNetwork;
 
 pub(crate) mod listen;
 mod opening;
+pub(crate) mod questions;
 mod slot;
 mod window;
 
 use listen::Listeners;
+use questions::Question;
 use slot::{Progress, Slot};
 
 /// What a reply completes.
@@ -80,6 +84,10 @@ pub(crate) struct Core {
     /// A process whose reader has no room; nothing more may be read before it has.
     blocked: Option<String>,
     listeners: Listeners,
+    /// What the executor asks and nobody has begun to decide.
+    questions: Vec<Question>,
+    /// Those, and those that are being decided.
+    open_questions: usize,
 }
 
 impl Core {
@@ -96,6 +104,8 @@ impl Core {
             to_terminate: Vec::new(),
             blocked: None,
             listeners: Listeners::default(),
+            questions: Vec::new(),
+            open_questions: 0,
         }
     }
 
@@ -126,6 +136,9 @@ impl Core {
     /// The connection is gone: calls that may be repeated wait, the others fail, processes stay.
     pub(crate) fn link_down(&mut self) {
         self.outbox.clear();
+        // The executor takes the end of the connection for a denial.
+        self.questions.clear();
+        self.open_questions = 0;
         if self.is_ready() {
             self.phase = Phase::Waiting;
         }
@@ -183,7 +196,15 @@ impl Core {
             (Phase::Dead(error), Command::Start { reply, .. }) => drop(reply.send(Err(error.clone()))),
             (Phase::Waiting, command) => self.held.push_back(command),
             (Phase::Ready, Command::Call(call)) => self.send_call(call),
-            (Phase::Ready, Command::Start { params, events, reply }) => self.start(&params, events, reply),
+            (
+                Phase::Ready,
+                Command::Start {
+                    params,
+                    network,
+                    events,
+                    reply,
+                },
+            ) => self.start(&params, network, events, reply),
         }
     }
 
@@ -222,7 +243,7 @@ impl Core {
             Message::Error(error) => self.reply(&error.id, Err(error.error)),
             Message::Notification(news) => self.news(&news.method, news.params.as_deref()),
             Message::Request(request) => {
-                self.refuse(&request);
+                self.called(request);
                 Ok(())
             }
         }
@@ -263,13 +284,21 @@ impl Core {
         self.call_raw(class, method, &params, Pending::Call(call));
     }
 
-    fn start(&mut self, params: &StartParams, events: EventSender, reply: oneshot::Sender<Result<(), HarnessError>>) {
+    fn start(
+        &mut self,
+        params: &StartParams,
+        network: Option<ManagedNetwork>,
+        events: EventSender,
+        reply: oneshot::Sender<Result<(), HarnessError>>,
+    ) {
         if self.processes.len() >= MAX_PROCESSES {
             let _ = reply.send(Err(HarnessError::TooManyProcesses(MAX_PROCESSES)));
             return;
         }
         let process = params.process_id.clone();
-        self.processes.insert(process.clone(), Slot::new(events));
+        let mut slot = Slot::new(events);
+        slot.network = network;
+        self.processes.insert(process.clone(), slot);
         self.call(
             Class::Once,
             process::Start::NAME,
@@ -378,17 +407,13 @@ impl Core {
         } else if method == MissingChanged::NAME {
             let news: MissingChangedParams = envelope::decode_params(params).map_err(violation)?;
             self.listeners.changed(news.watch_id);
+        } else if method == PolicyDecision::NAME
+            && let Ok(decision) = envelope::decode_params(params)
+        {
+            // For people: one that cannot be read is no reason to end the connection.
+            self.decided(decision);
         }
         Ok(())
-    }
-
-    /// Executors of some versions ask; nothing that we start makes them ask.
-    fn refuse(&mut self, request: &Request) {
-        let mut message = Vec::new();
-        let error = RpcError::method_not_found(&request.method);
-        if envelope::write_error(&mut message, &request.id, &error).is_ok() {
-            self.outbox.push_back(message.into());
-        }
     }
 
     fn event(&mut self, process: &str, seq: u64, event: ProcessEvent) {

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use rendezvous_wire::limits::INITIALIZE_TIMEOUT;
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinSet;
 
+use super::core::questions::Question;
 use super::core::{Core, Peer};
 use super::{Command, Notice};
 use crate::error::{AttemptError, HarnessError};
@@ -208,7 +210,13 @@ async fn wait_until(at: Instant, core: &mut Core, shared: &mut Shared) -> bool {
 
 /// Moves messages until the connection or the need for it ends.
 async fn serve<L: Link>(link: &mut L, core: &mut Core, shared: &mut Shared) -> End {
+    // Dropped with the connection, whose end is a denial.
+    let mut deciding = JoinSet::new();
     loop {
+        for Question { id, params, network } in core.take_questions() {
+            let decision = network.decide(params);
+            deciding.spawn(async move { (id, decision.await) });
+        }
         let room = core.blocked();
         let take = room.is_none();
         let room = async {
@@ -221,6 +229,12 @@ async fn serve<L: Link>(link: &mut L, core: &mut Core, shared: &mut Shared) -> E
             biased;
             Some(notice) = shared.notices.recv() => core.notice(notice),
             () = room => core.unblock(),
+            Some(decided) = deciding.join_next() => {
+                match decided {
+                    Ok((id, decision)) => core.answer(&id, decision),
+                    Err(_panicked) => core.give_up_question(),
+                }
+            }
             command = shared.commands.recv(), if core.takes_commands() => match command {
                 Some(command) => core.command(command),
                 None => {

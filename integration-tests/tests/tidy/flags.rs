@@ -12,7 +12,7 @@ const BINARIES: [&str; 4] = ["executor", "harness", "registry", "relay"];
 
 /// Options without a variable, because they say what one call is to do: they are no configuration.
 const OF_ONE_CALL: &[(&str, &[&str])] = &[
-    ("harness run", &["--env", "--tty"]),
+    ("harness run", &["--allow-host", "--deny-host", "--env", "--tty"]),
     ("harness shell", &["--env"]),
     ("harness info", &["--json"]),
     ("harness cp", &["--recursive"]),

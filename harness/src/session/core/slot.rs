@@ -3,6 +3,7 @@
 use rendezvous_rpc::event::{EventOrder, OrderError, ProcessEvent, Pushed};
 use rendezvous_rpc::method::process::ReadResult;
 
+use crate::network::ManagedNetwork;
 use crate::session::delivery::{Delivered, EventSender};
 
 /// Reads in a row that may bring nothing new before a process counts as lost.
@@ -13,6 +14,8 @@ const MAX_IDLE_READS: u32 = 8;
 pub(super) struct Slot {
     order: EventOrder,
     pub(super) events: EventSender,
+    /// Who decides about hosts that it wants to reach.
+    pub(super) network: Option<ManagedNetwork>,
     /// In order, but its reader has no room.
     stuck: Option<(u64, ProcessEvent)>,
     /// A `process/read` is on its way.
@@ -36,6 +39,7 @@ impl Slot {
         Self {
             order: EventOrder::default(),
             events,
+            network: None,
             stuck: None,
             reading: false,
             behind: false,

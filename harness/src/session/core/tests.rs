@@ -7,6 +7,7 @@ use super::*;
 use crate::session::delivery::{self, EventReceiver, MAX_EVENTS};
 
 mod bounds;
+mod questions;
 mod window;
 
 type Reply = oneshot::Receiver<Result<Box<RawValue>, HarnessError>>;
@@ -18,6 +19,8 @@ struct World {
     heard: mpsc::UnboundedReceiver<Notice>,
     /// What the executor names in `initialize`.
     extensions: Value,
+    /// What processes are started with.
+    network: Option<ManagedNetwork>,
 }
 
 impl World {
@@ -32,6 +35,7 @@ impl World {
             notices,
             heard,
             extensions,
+            network: None,
         };
         world.connect("s");
         world
@@ -86,6 +90,7 @@ impl World {
         let (reply, started) = oneshot::channel();
         let params = json!({"processId": id, "argv": ["a"], "cwd": "file:///", "env": {}, "tty": false});
         self.core.command(Command::Start {
+            network: self.network.clone(),
             params: Box::new(serde_json::from_value(params).unwrap()),
             events,
             reply,
@@ -150,9 +155,13 @@ fn a_call_finds_its_reply() {
 fn a_request_of_the_executor_is_refused_and_news_are_ignored() {
     let mut world = World::ready();
     world
-        .say(&json!({"id": 1, "method": "network/policyRequest", "params": {}}))
+        .say(&json!({"id": 1, "method": "network/other", "params": {}}))
         .unwrap();
     assert_eq!(world.one()["error"]["code"], code::METHOD_NOT_FOUND);
+    world
+        .say(&json!({"id": 2, "method": "network/policyRequest", "params": {}}))
+        .unwrap();
+    assert_eq!(world.one()["error"]["code"], code::INVALID_PARAMS);
     world
         .say(&json!({"method": "fs/missingChanged", "params": {"watchId": 1}}))
         .unwrap();

@@ -51,19 +51,25 @@ async fn largest_message(cx: Context) -> Result<()> {
     let written = std::fs::read(site.content.join("large"))?;
     ensure!(written == content, "{} bytes were written", written.len());
 
-    // An answer repeats the id, which so sets its length. One of three bytes tells how long the rest is.
+    // An answer repeats the id, which so sets its length. One to a file of three bytes tells how long the rest is.
     let read = |id: &str, name: &str| {
         let path = format!("file://{}", site.workspace.join(name).display());
         json!({"id": id, "method": "fs/readFile", "params": {"path": path}}).to_string()
     };
     std::fs::write(site.content.join("small"), "abc")?;
     let framing = ask(&mut stream, read("", "small")).await?.len() - 4;
-    let coded = (MAX_MESSAGE - framing) / 4 * 4 - 4;
+    // Executors read whole files up to this length; the id takes what is left.
+    let coded = (MAX_MESSAGE - 1024) / 4 * 4;
     let content: Vec<u8> = (0..=250).cycle().take(coded / 4 * 3).collect();
     std::fs::write(site.content.join("large"), &content)?;
     let id = "i".repeat(MAX_MESSAGE - framing - coded);
     let answer = ask(&mut stream, read(&id, "large")).await?;
-    ensure!(answer.len() == MAX_MESSAGE, "an answer of {} bytes", answer.len());
+    ensure!(
+        answer.len() == MAX_MESSAGE,
+        "an answer of {} bytes: {}",
+        answer.len(),
+        String::from_utf8_lossy(&answer[..answer.len().min(200)])
+    );
     let answer: Value = serde_json::from_slice(&answer)?;
     let data = answer["result"]["dataBase64"].as_str().context("data")?;
     ensure!(STANDARD.decode(data)? == content, "the content came back changed");

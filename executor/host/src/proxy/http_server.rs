@@ -50,6 +50,8 @@ pub(super) async fn serve(stream: TcpStream, client: SocketAddr, gate: Arc<Gate>
         .header_read_timeout(HEAD_LIMIT)
         .max_buf_size(MAX_HEAD)
         .max_headers(MAX_HEADERS)
+        // Some servers and programs look for names as they were written.
+        .preserve_header_case(true)
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades()
         .await;
@@ -107,6 +109,8 @@ async fn forward(mut request: http::Request<Incoming>, target: &Target, way: &Wa
     let (mut sender, connection) = client::Builder::new()
         .max_buf_size(MAX_HEAD)
         .max_headers(MAX_HEADERS)
+        // Some servers and programs look for names as they were written.
+        .preserve_header_case(true)
         .handshake(TokioIo::new(far))
         .await?;
     let connection = AbortOnDropHandle::new(tokio::spawn(async move {

@@ -136,7 +136,7 @@ fn echo(mut stream: TcpStream) -> Option<()> {
     reader.read_exact(&mut body).ok()?;
     seen.push_str(&String::from_utf8_lossy(&body));
     let head = format!(
-        "HTTP/1.1 200 OK\r\ncontent-length: {}\r\nx-seen: yes\r\nkeep-alive: timeout=5\r\nproxy-authenticate: Basic\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ncontent-length: {}\r\nX-Seen: yes\r\nkeep-alive: timeout=5\r\nproxy-authenticate: Basic\r\n\r\n",
         seen.len()
     );
     stream.write_all(head.as_bytes()).ok()?;
@@ -153,6 +153,10 @@ async fn forwards_a_request_without_what_is_between_neighbours() {
     );
     let reply = world.http(request).await;
     assert!(reply.starts_with("HTTP/1.1 200 OK\r\n"), "{reply}");
+    assert!(
+        reply.contains("\r\nX-Kept: 2\r\n") && reply.contains("\r\nX-Seen: yes\r\n"),
+        "{reply}"
+    );
     let seen = reply.to_ascii_lowercase();
     assert!(
         seen.contains("x-seen: yes") && seen.contains("post /a?b=c http/1.1"),

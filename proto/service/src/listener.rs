@@ -4,6 +4,8 @@
 //! `hyper::upgrade::on(&mut request)`, answers 101, and takes the socket with [`crate::net::downcast`]. From then on the
 //! connection is the handler's: it no longer counts against [`Limits::max_connections`], and shutdown does not touch it.
 
+mod places;
+
 use std::convert::Infallible;
 use std::error::Error;
 use std::future::Future;
@@ -27,10 +29,11 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use self::places::{Place, Places};
 use crate::net::{Impatient, Peer, Stream};
 use crate::tls::ServerConfigLoader;
 
-/// Connections that are told 503 at once when [`Limits::max_connections`] is reached; more are closed without a word.
+/// Connections that are told 503 at once when [`Limits::max_connections`] are busy; more are closed without a word.
 pub const MAX_REFUSALS: usize = 64;
 /// Longest time that a refusal may take.
 const REFUSAL_TIMEOUT: Duration = Duration::from_secs(2);
@@ -42,7 +45,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// What a [`Server`] bounds.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections that speak HTTP at once, TLS handshakes included, upgraded ones not.
+    /// Connections that speak HTTP at once, TLS handshakes included, upgraded ones not. When there are more, the one leaves
+    /// that has waited longest for a request.
     pub max_connections: usize,
     /// Longest time for a request's head, and for an idle connection to wait for its next request.
     pub header_timeout: Duration,
@@ -144,7 +148,7 @@ impl Server {
     {
         let tasks = TaskTracker::new();
         let kill = CancellationToken::new();
-        let slots = Arc::new(Semaphore::new(self.limits.max_connections));
+        let places = Places::new(self.limits.max_connections);
         let refusals = Arc::new(Semaphore::new(MAX_REFUSALS));
         if let Some(tls) = &self.tls {
             tasks.spawn(tls.clone().watch(shutdown.clone()));
@@ -163,9 +167,9 @@ impl Server {
                     continue;
                 }
             };
-            let admission = match slots.clone().try_acquire_owned() {
-                Ok(slot) => Admission::Serve(slot),
-                Err(_) => match refusals.clone().try_acquire_owned() {
+            let admission = match places.take() {
+                Some(place) => Admission::Serve(place),
+                None => match refusals.clone().try_acquire_owned() {
                     Ok(slot) => Admission::Refuse(slot),
                     Err(_) => continue,
                 },
@@ -218,7 +222,7 @@ async fn accept_failed(error: &io::Error) {
 }
 
 enum Admission {
-    Serve(OwnedSemaphorePermit),
+    Serve(Place),
     Refuse(OwnedSemaphorePermit),
 }
 
@@ -242,13 +246,26 @@ where
 {
     async fn run(self, tcp: TcpStream, addr: SocketAddr, admission: Admission) {
         match admission {
-            Admission::Serve(slot) => {
-                let Some((stream, peer)) = self.open(tcp, addr).await else {
-                    return;
+            Admission::Serve(place) => {
+                let serve = async {
+                    let Some((stream, peer)) = self.open(tcp, addr).await else {
+                        return;
+                    };
+                    let answer = |request| {
+                        place.work();
+                        let answer = (self.handler)(request, peer);
+                        async {
+                            let answer = answer.await;
+                            place.rest();
+                            answer
+                        }
+                    };
+                    self.drive(stream, answer).await;
                 };
-                let handler = self.handler.clone();
-                self.drive(stream, move |request| handler(request, peer)).await;
-                drop(slot);
+                tokio::select! {
+                    () = serve => {}
+                    () = place.evicted() => tracing::debug!(%addr, "closed: others need the place"),
+                }
             }
             Admission::Refuse(slot) => {
                 tracing::debug!(%addr, "refused: too many connections");

@@ -125,24 +125,38 @@ async fn a_client_that_reads_nothing_is_closed() {
     server.finish().await;
 }
 
-#[tokio::test]
-async fn beyond_the_cap_connections_are_told_so() {
+/// Two busy connections are all that may be.
+async fn full() -> (Running, Arc<Semaphore>) {
     let limits = Limits {
         max_connections: 2,
         ..Limits::default()
     };
-    let server = Running::start(limits, None, hello);
-    let mut held = Vec::new();
+    let (entered, gate) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+    let handler = {
+        let (entered, gate) = (entered.clone(), gate.clone());
+        move |request: http::Request<hyper::body::Incoming>, peer| {
+            let (entered, gate) = (entered.clone(), gate.clone());
+            async move {
+                if request.uri().path() == "/slow" {
+                    entered.add_permits(1);
+                    let _ = gate.acquire().await;
+                }
+                hello(request, peer).await
+            }
+        }
+    };
+    let server = Running::start(limits, None, handler);
     for _ in 0..2 {
-        let mut client = server.connect().await;
-        // An answer proves that the connection holds its slot.
-        client
-            .write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
-            .await
-            .expect("write");
-        until(&mut client, "tls=false").await;
-        held.push(client);
+        let addr = server.addr;
+        tokio::spawn(async move { crate::world::get(addr, "/slow").await });
+        within(entered.acquire()).await.expect("entered").forget();
     }
+    (server, gate)
+}
+
+#[tokio::test]
+async fn beyond_the_cap_connections_are_told_so() {
+    let (server, gate) = full().await;
     let answer = server.get("/").await;
     assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
     assert!(answer.contains("retry-after: 1\r\n"), "{answer}");
@@ -151,7 +165,7 @@ async fn beyond_the_cap_connections_are_told_so() {
         silent.push(server.connect().await);
     }
     assert_eq!(server.get("/").await, "", "closed without a word");
-    drop(held);
+    gate.close();
     drop(silent);
     within(async {
         while !server.get("/").await.starts_with("HTTP/1.1 200 ") {
@@ -159,6 +173,33 @@ async fn beyond_the_cap_connections_are_told_so() {
         }
     })
     .await;
+    server.finish().await;
+}
+
+#[tokio::test]
+async fn connections_that_ask_nothing_keep_nobody_out() {
+    let limits = Limits {
+        max_connections: 4,
+        ..Limits::default()
+    };
+    let server = Running::start(limits, None, hello);
+    let mut silent = Vec::new();
+    for start in ["", "GET / HT", "GET / HTTP/1.1\r\nhost: x\r\n\r\n"] {
+        for _ in 0..4 {
+            let mut client = server.connect().await;
+            client.write_all(start.as_bytes()).await.expect("write");
+            if start.ends_with("\n\r\n") {
+                until(&mut client, "tls=false").await;
+            }
+            silent.push(client);
+        }
+        let answer = server.get("/").await;
+        assert!(answer.starts_with("HTTP/1.1 200 "), "behind {start:?}: {answer}");
+    }
+    // The oldest ones have left.
+    for client in &mut silent[..8] {
+        rest(client).await;
+    }
     server.finish().await;
 }
 

@@ -22,6 +22,7 @@ use rendezvous_transport::acceptor::{self, Accepted};
 use rendezvous_transport::dial::{DialError, Dialer};
 use rendezvous_transport::link::Link;
 use rendezvous_transport::registry::{CallError, Client, Registration};
+use rendezvous_transport::stream::Backlog;
 use rendezvous_wire::id::EnvironmentId;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -30,8 +31,7 @@ pub use error::RemoteError;
 use schedule::{Failure, Next, Schedule, Turn};
 use validator::RegistryValidator;
 
-/// Memory that unfinished messages and early records of all streams may occupy together.
-pub const STREAM_MEMORY: usize = 256 * 1024 * 1024;
+use crate::server::{RECEIVED_MEMORY, UNFINISHED_MEMORY};
 
 /// Where and as what the executor serves.
 #[derive(Clone, Debug)]
@@ -82,7 +82,8 @@ pub async fn run(
     status.set(false);
     let mut remote = Remote {
         identity: Identity::generate(&mut UnwrapErr(SysRng)),
-        budget: Budget::new(STREAM_MEMORY),
+        budget: Budget::new(UNFINISHED_MEMORY),
+        backlog: Backlog::new(RECEIVED_MEMORY),
         options,
         status,
         on_stream,
@@ -97,6 +98,7 @@ struct Remote<S, R> {
     options: Options,
     identity: Identity,
     budget: Budget,
+    backlog: Backlog,
     status: Status,
     on_stream: S,
     on_registered: R,
@@ -212,6 +214,7 @@ impl<S: FnMut(Accepted), R: FnMut(&Registration)> Remote<S, R> {
             environment: self.options.environment.clone(),
             registration: registration.id.clone(),
             budget: self.budget.clone(),
+            backlog: self.backlog.clone(),
         };
         let on_stream = &mut self.on_stream;
         let on_stream = |accepted: Accepted| {

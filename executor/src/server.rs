@@ -31,6 +31,11 @@ pub(crate) use self::push::stream_name;
 use crate::methods::{environment, http};
 use crate::session::{MAX_SESSIONS, Sessions};
 
+/// Memory that unfinished messages and early records of all streams may occupy together.
+pub const UNFINISHED_MEMORY: usize = 256 * 1024 * 1024;
+/// Memory that whole messages of all streams may occupy together until their answers are sent. One message more may be
+/// beyond it for each connection.
+pub const RECEIVED_MEMORY: usize = 256 * 1024 * 1024;
 /// Most calls of one stream that may be answered at once.
 pub const MAX_CONCURRENT_REQUESTS: NonZeroUsize = NonZeroUsize::new(1024).expect("not zero");
 
@@ -39,6 +44,12 @@ pub trait Sink: Send + Sync + 'static {
     /// Sends one message, waiting for room. Returns whether the stream could take it; after it could not, the stream is
     /// over.
     fn send(&self, message: Bytes) -> impl Future<Output = bool> + Send;
+
+    /// Ready once the stream is over. What its client asked before is worth an answer no more, though some of it may still
+    /// be there to be received. Never ready unless it is implemented.
+    fn over(&self) -> impl Future<Output = ()> + Send {
+        std::future::pending()
+    }
 
     /// Called when the client has sent a valid `initialize`, before the answer: it may send large messages from now on.
     fn initialized(&self) {}

@@ -8,16 +8,17 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
+use rendezvous_channel::budget::Budget;
 use rendezvous_service::net::{self, Peer};
 use rendezvous_transport::direct;
-use rendezvous_transport::link::{Dialect, Link};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use rendezvous_transport::stream::Backlog;
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::auth::Auth;
-use crate::server::Server;
+use crate::server::{RECEIVED_MEMORY, Server, UNFINISHED_MEMORY};
 
 /// WebSocket connections at once; more are answered with 503.
 pub const MAX_CONNECTIONS: usize = 128;
@@ -34,8 +35,16 @@ pub(super) struct Handler {
     server: Server,
     auth: Option<Auth>,
     room: Arc<Semaphore>,
+    memory: Memory,
     connections: TaskTracker,
     stop: CancellationToken,
+}
+
+/// What clients may make us hold, all together.
+#[derive(Clone, Debug)]
+struct Memory {
+    unfinished: Budget,
+    whole: Backlog,
 }
 
 impl Handler {
@@ -44,6 +53,10 @@ impl Handler {
             server,
             auth,
             room: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
+            memory: Memory {
+                unfinished: Budget::new(UNFINISHED_MEMORY),
+                whole: Backlog::new(RECEIVED_MEMORY),
+            },
             connections: TaskTracker::new(),
             stop,
         }
@@ -92,13 +105,16 @@ impl Handler {
             return busy();
         };
         let socket = hyper::upgrade::on(&mut request);
-        let (server, stop) = (self.server.clone(), self.stop.clone());
-        self.connections.spawn(serve(socket, server, stop, peer, place));
+        let (server, memory, stop) = (self.server.clone(), self.memory.clone(), self.stop.clone());
+        self.connections.spawn(async move {
+            serve(socket, &server, &memory, stop, peer).await;
+            drop(place);
+        });
         answer
     }
 }
 
-async fn serve(socket: OnUpgrade, server: Server, stop: CancellationToken, peer: Peer, place: OwnedSemaphorePermit) {
+async fn serve(socket: OnUpgrade, server: &Server, memory: &Memory, stop: CancellationToken, peer: Peer) {
     let Ok(Ok(upgraded)) = timeout(UPGRADE_TIMEOUT, socket).await else {
         tracing::debug!(peer = %peer.addr, "upgrade failed");
         return;
@@ -111,8 +127,8 @@ async fn serve(socket: OnUpgrade, server: Server, stop: CancellationToken, peer:
         }
     };
     tracing::info!(peer = %peer.addr, "connected");
-    let link = Link::server(socket, early, Dialect::Direct).await;
-    let (sender, mut receiver) = direct::over_link(link).split();
+    let stream = direct::serve(socket, early, &memory.unfinished, &memory.whole).await;
+    let (sender, mut receiver) = stream.split();
     tokio::select! {
         () = server.serve_stream(sender, &mut receiver) => {}
         () = stop.cancelled() => {}
@@ -120,7 +136,6 @@ async fn serve(socket: OnUpgrade, server: Server, stop: CancellationToken, peer:
     // With a close frame, behind what was sent before.
     receiver.close().await;
     tracing::info!(peer = %peer.addr, "disconnected");
-    drop(place);
 }
 
 fn empty(status: StatusCode) -> Answer {

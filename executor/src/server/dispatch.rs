@@ -6,12 +6,14 @@
 //! at once, without an order between them, and a full lane leaves the other one free.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use rendezvous_rpc::envelope::Request;
 use rendezvous_rpc::method::{Method as _, environment, fs, process};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tokio::time::sleep;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::connection::{Connection, Incoming, Reaction};
@@ -22,6 +24,8 @@ use crate::session::policy::MAX_MESSAGES;
 
 /// Calls of one stream that are answered past another one, with one request at a time.
 const MAX_OVERTAKING: usize = 64;
+/// Time for the call that is being answered when the stream ends.
+const LAST_CALL: Duration = Duration::from_secs(1);
 
 /// Serves one stream until it is over or the client breaks the protocol.
 pub(super) async fn serve<S: Sink>(server: Arc<Shared>, sink: S, source: impl Source) {
@@ -32,6 +36,14 @@ pub(super) async fn serve<S: Sink>(server: Arc<Shared>, sink: S, source: impl So
     let _passing = AbortOnDropHandle::new(tokio::spawn(pass_on(Arc::clone(&sink), messages)));
     let concurrency = server.sessions.config().concurrent_requests.get();
     let connection = Arc::new(Connection::new(server, Arc::clone(&sink), listener, own));
+    // A call may wait for long, and what came behind it is held meanwhile.
+    let given_up = {
+        let sink = Arc::clone(&sink);
+        async move {
+            sink.over().await;
+            sleep(LAST_CALL).await;
+        }
+    };
     let mut dispatcher = Dispatcher {
         connection,
         sink,
@@ -45,6 +57,7 @@ pub(super) async fn serve<S: Sink>(server: Arc<Shared>, sink: S, source: impl So
         biased;
         _stream_is_over = &mut pusher => {}
         End = dispatcher.run() => {}
+        () = given_up => {}
     }
     // Until the last call has let go of it, the session cannot be resumed.
     dispatcher.calls.shutdown().await;

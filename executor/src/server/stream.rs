@@ -10,6 +10,10 @@ impl Sink for MessageSender {
         Self::send(self, message).await.is_ok()
     }
 
+    async fn over(&self) {
+        Self::over(self).await;
+    }
+
     fn initialized(&self) {
         self.set_initialized();
     }

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use rendezvous_executor::server::{Config, Server};
+use bytes::Bytes;
+use rendezvous_executor::server::{Config, Server, Sink, Source};
 use serde_json::{Value, json};
+use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use crate::support::{Client, PATIENCE, server, start};
@@ -163,6 +165,40 @@ async fn extensions_are_used_only_when_named() {
 }
 
 #[tokio::test]
+async fn a_call_that_waits_before_a_full_inbox_ends_with_its_stream() {
+    let server = server();
+    let mut first = Client::raw(&server);
+    let opened = first.initialize(None).await.expect("initialize");
+    let session = opened["sessionId"].as_str().expect("session").to_owned();
+    first.notify("initialized", json!({})).await;
+    first.call("process/start", start("p", "cat")).await.expect("start");
+    first
+        .begin("process/read", json!({"processId": "p", "waitMs": 600_000}))
+        .await;
+    let full = async {
+        while timeout(
+            Duration::from_millis(300),
+            first.begin("environment/status", Value::Null),
+        )
+        .await
+        .is_ok()
+        {}
+    };
+    timeout(PATIENCE, full).await.expect("bounded");
+    drop(first);
+    let mut second = Client::raw(&server);
+    let resumed = timeout(PATIENCE, async {
+        loop {
+            match second.initialize(Some(&session)).await {
+                Ok(_) => return,
+                Err((code, _)) => assert_eq!(code, -32010),
+            }
+        }
+    });
+    resumed.await.expect("detached in time");
+}
+
+#[tokio::test]
 async fn a_session_survives_its_stream_and_is_held_by_one() {
     let server = server();
     let mut first = Client::raw(&server);
@@ -255,7 +291,9 @@ async fn a_detached_session_ends_with_its_processes() {
     late.initialize(Some(&session)).await.expect("still there");
     drop(late);
     tokio::time::sleep(Duration::from_secs(79)).await;
-    assert!(alive(), "an earlier grace does not end a later one");
+    // The process would still be there: it is killed and reaped in the system's time.
+    assert_eq!(server.sessions(), 1, "an earlier grace does not end a later one");
+    assert!(alive());
     tokio::time::sleep(Duration::from_secs(2)).await;
     tokio::time::resume();
     timeout(PATIENCE, async {
@@ -296,6 +334,80 @@ async fn sessions_are_bounded_and_idle_detached_ones_make_room() {
     assert_eq!(error.0, -32603);
     server.shut();
     assert_eq!(server.sessions(), 0);
+    let error = Client::raw(&server).initialize(None).await.expect_err("shut");
+    assert_eq!(error, (-32603, "the executor is stopping".into()));
+    assert_eq!(server.sessions(), 0);
+}
+
+#[tokio::test]
+async fn a_client_that_sends_more_than_is_answered_is_not_read() {
+    let server = server();
+    let mut client = Client::new(&server).await;
+    client
+        .call("process/start", start("p", "sleep 1000"))
+        .await
+        .expect("start");
+    client
+        .begin("process/read", json!({"processId": "p", "waitMs": 600_000}))
+        .await;
+    let mut sent = 0;
+    let send = async {
+        loop {
+            client.begin("environment/status", Value::Null).await;
+            sent += 1;
+            assert!(sent < 4096, "what waits is bounded");
+        }
+    };
+    // Ends by the clock alone: nothing tells that nothing happens.
+    let never: Result<(), _> = timeout(Duration::from_secs(2), send).await;
+    never.expect_err("the server stops reading");
+    assert!(sent >= 2048, "{sent}");
+    client.assert_open();
+}
+
+#[tokio::test]
+async fn a_stream_that_takes_no_news_is_over_also_while_a_call_runs() {
+    struct Deaf;
+    impl Sink for Deaf {
+        async fn send(&self, message: Bytes) -> bool {
+            !message.starts_with(br#"{"method""#)
+        }
+    }
+    struct Messages(mpsc::Receiver<String>);
+    impl Source for Messages {
+        async fn recv(&mut self) -> Option<Bytes> {
+            self.0.recv().await.map(Bytes::from)
+        }
+    }
+    let folder = tempfile::tempdir().expect("folder");
+    let file = folder.path().join("go");
+    let script = format!(
+        "until [ -e {} ]; do sleep 0.01; done; echo news; exec sleep 1000",
+        file.display()
+    );
+    let (sender, messages) = mpsc::channel(8);
+    for message in [
+        json!({"id": 1, "method": "initialize", "params": {"clientName": "test", "resumeSessionId": null}}),
+        json!({"method": "initialized", "params": {}}),
+        json!({"id": 2, "method": "process/start", "params": start("p", &script)}),
+        json!({"id": 3, "method": "process/read", "params": {"processId": "p", "afterSeq": 99, "waitMs": 600_000}}),
+    ] {
+        sender.send(message.to_string()).await.expect("room");
+    }
+    let server = server();
+    let serving = tokio::spawn(async move { server.serve_stream(Deaf, Messages(messages)).await });
+    timeout(PATIENCE, async {
+        while sender.capacity() < sender.max_capacity() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    })
+    .await
+    .expect("the call runs");
+    std::fs::write(file, "").expect("write");
+    timeout(PATIENCE, serving)
+        .await
+        .expect("an end in time")
+        .expect("no panic");
 }
 
 #[tokio::test]

@@ -20,6 +20,10 @@ impl Sink for Out {
     async fn send(&self, message: Bytes) -> bool {
         self.0.send(message).await.is_ok()
     }
+
+    async fn over(&self) {
+        self.0.closed().await;
+    }
 }
 
 struct In(mpsc::Receiver<Bytes>);

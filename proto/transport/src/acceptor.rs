@@ -1,16 +1,16 @@
 //! The executor's end of a relay connection: admits harnesses and hands each stream to the application.
 //!
 //! One task owns the link and the [`Acceptor`]; validations run beside it. Streams send one
-//! record each in turn, and everything ready is written with one flush. A stream whose application takes nothing holds up
-//! the reading of the link for [`MAX_PAUSE`] at most and is reset then.
+//! record each in turn, and everything ready is written with one flush. Streams whose applications take nothing hold up
+//! the reading of the link for [`MAX_PAUSE`] in half a minute at most and are reset then, all of them at once.
 
+mod patience;
 #[cfg(test)]
 mod tests;
 
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
 
 use getrandom::SysRng;
 use rand_core::UnwrapErr;
@@ -28,13 +28,13 @@ use tokio::sync::mpsc;
 use tokio::task::{self, JoinError, JoinSet};
 use tokio::time::timeout;
 
+pub use self::patience::MAX_PAUSE;
+use self::patience::Patience;
 use crate::link::{self, Link, LinkError};
-use crate::stream::inbound::{Outlet, Pressure};
-use crate::stream::{Command, Commands, MessageStream, StreamEnd, Tag, accept_message, at, next_unless, now, pair};
-
-/// Longest time that a link is not read because one of its applications takes nothing. The stream that holds up the
-/// others is reset then.
-pub const MAX_PAUSE: Duration = Duration::from_secs(5);
+use crate::stream::inbound::Outlet;
+use crate::stream::{
+    Backlog, Command, Commands, MessageStream, StreamEnd, Tag, accept_message, at, next_unless, now, pair,
+};
 
 /// Who we are on this connection.
 #[derive(Clone, Debug)]
@@ -47,6 +47,8 @@ pub struct Options {
     pub registration: RegistrationId,
     /// Bounds what unfinished messages and early records of all streams may occupy.
     pub budget: Budget,
+    /// Bounds what whole messages of all streams may occupy until their answers are sent.
+    pub backlog: Backlog,
 }
 
 /// What a validation is about.
@@ -115,13 +117,14 @@ where
         environment,
         registration,
         budget,
+        backlog,
     } = options;
     let (commands, asked) = mpsc::unbounded_channel();
     let mut driver = Driver {
         link: link.dropping_texts(),
         acceptor: Acceptor::new(identity, environment, registration, budget),
         outlets: HashMap::new(),
-        pressure: Arc::default(),
+        backlog,
         commands,
         asked,
         validator,
@@ -155,7 +158,7 @@ struct Driver<S, V> {
     link: Link<S>,
     acceptor: Acceptor,
     outlets: HashMap<StreamKey, Outlet>,
-    pressure: Arc<Pressure>,
+    backlog: Backlog,
     /// For the handles of new streams.
     commands: Commands,
     asked: mpsc::UnboundedReceiver<(Tag, Command)>,
@@ -171,7 +174,7 @@ where
     V: Validator,
 {
     async fn drive(&mut self, on_stream: &mut impl FnMut(Accepted), on_tally: &mut impl FnMut(&Tally)) -> LinkError {
-        let mut paused_since = None;
+        let mut patience = Patience::new(now());
         loop {
             self.tell(on_stream);
             if let Err(error) = self.send() {
@@ -180,12 +183,10 @@ where
             // To send the last record of a stream ends it.
             self.tell(on_stream);
             self.count(on_tally);
+            let relieved = self.backlog.relieved();
             let paused = self.is_held_up();
-            if !paused {
-                paused_since = None;
-            } else if paused_since.is_none() {
-                paused_since = Some(now());
-            }
+            let alone = self.outlets.len() <= 1;
+            patience.note(now(), paused, alone);
             tokio::select! {
                 event = next_unless(&mut self.link, paused) => match event {
                     Ok(link::Event::Message(message)) => self.acceptor.handle_message(now(), message),
@@ -195,10 +196,10 @@ where
                 Some((tag, command)) = self.asked.recv() => self.obey(tag, command),
                 Some(judged) = self.validations.join_next_with_id() => self.judge(judged),
                 () = at(self.acceptor.poll_timeout()) => self.acceptor.handle_timeout(now()),
-                () = self.pressure.relieved(), if paused => {}
-                () = at(paused_since.map(|since| since + MAX_PAUSE)) => {
-                    self.reset_fullest();
-                    paused_since = None;
+                () = relieved, if paused => {}
+                () = at(patience.end(alone)) => {
+                    self.reset_obstacles();
+                    patience.note(now(), false, alone);
                 }
             }
         }
@@ -242,7 +243,7 @@ where
                     stream_id,
                     initiator_key,
                 } => {
-                    let (stream, outlet) = pair(stream_id, Some(key), &self.commands, &self.pressure);
+                    let (stream, outlet) = pair(stream_id, Some(key), &self.commands, &self.backlog);
                     self.outlets.insert(key, outlet);
                     on_stream(Accepted {
                         stream,
@@ -318,17 +319,16 @@ where
     }
 
     fn is_held_up(&self) -> bool {
-        self.pressure.is_full() || self.outlets.values().any(Outlet::is_full)
+        self.backlog.is_full() || self.outlets.values().any(Outlet::is_full)
     }
 
-    fn reset_fullest(&mut self) {
-        let fullest = self.outlets.iter().max_by_key(|(_, outlet)| outlet.waiting());
-        let Some(key) = fullest.map(|(key, _)| *key) else {
-            return;
-        };
-        if let Some(outlet) = self.outlets.remove(&key) {
+    fn reset_obstacles(&mut self) {
+        let obstacles = self
+            .outlets
+            .extract_if(|_, outlet| outlet.is_full() || outlet.is_above_share());
+        for (key, outlet) in obstacles {
             outlet.end(StreamEnd::Backpressure);
+            self.acceptor.abort(key, reason::BACKPRESSURE);
         }
-        self.acceptor.abort(key, reason::BACKPRESSURE);
     }
 }

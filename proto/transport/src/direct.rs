@@ -4,20 +4,27 @@
 //! [`MessageStream`] as a stream through a relay, with the same bounds.
 
 mod lines;
+mod meter;
 mod upgrade;
 
-use std::sync::Arc;
+use std::time::Duration;
 
+use bytes::Bytes;
+use rendezvous_channel::budget::Budget;
 use rendezvous_wire::id::StreamId;
 use rendezvous_wire::reason::close;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 
 pub use self::lines::over_lines;
+use self::meter::{Meter, Metered};
 pub use self::upgrade::{UpgradeError, accept};
-use crate::link::{Event, Link, LinkError};
-use crate::stream::inbound::{Outlet, Pressure};
-use crate::stream::{Command, MessageStream, StreamEnd, Tag, next_unless, pair};
+use crate::link::{Dialect, Event, Link, LinkError};
+use crate::stream::inbound::Outlet;
+use crate::stream::{Backlog, Command, MessageStream, StreamEnd, Tag, at, next_unless, now, pair};
+
+/// Longest time that a connection may hold more than its share of a backlog that is full; then it is ended.
+pub const MAX_EXCESS: Duration = Duration::from_secs(5);
 
 /// Uses a link as a stream of messages, one in each message of the link. The task that drives it closes the link when the
 /// stream is closed, with a close frame. Must be called inside a Tokio runtime.
@@ -28,8 +35,27 @@ pub fn over_link<S>(link: Link<S>) -> MessageStream
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let (stream, port) = open();
-    let driver = Driver { link, port };
+    drive(link, &Backlog::unlimited(), None)
+}
+
+/// Serves a client after the WebSocket upgrade like [`over_link`]; `early` was read beyond the request. What clients make us
+/// hold is bounded for all of them together: unfinished messages by `budget`, whole ones by `backlog`, until they are
+/// answered. A connection for which there is no room is ended, a whole message after [`MAX_EXCESS`] only.
+pub async fn serve<S>(socket: S, early: Bytes, budget: &Budget, backlog: &Backlog) -> MessageStream
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let meter = Meter::new(budget);
+    let link = Link::server(Metered::new(socket, meter.clone()), early, Dialect::Direct).await;
+    drive(link, backlog, Some(meter))
+}
+
+fn drive<S>(link: Link<S>, backlog: &Backlog, meter: Option<Meter>) -> MessageStream
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (stream, port) = open(backlog);
+    let driver = Driver { link, port, meter };
     tokio::spawn(driver.run());
     stream
 }
@@ -38,25 +64,19 @@ where
 struct Port {
     asked: mpsc::UnboundedReceiver<(Tag, Command)>,
     outlet: Outlet,
-    pressure: Arc<Pressure>,
 }
 
-fn open() -> (MessageStream, Port) {
+fn open(backlog: &Backlog) -> (MessageStream, Port) {
     let (commands, asked) = mpsc::unbounded_channel();
-    let pressure = Arc::new(Pressure::default());
     let id = StreamId::new(uuid::Uuid::new_v4().to_string()).expect("a UUID is a stream id");
-    let (stream, outlet) = pair(id, None, &commands, &pressure);
-    let port = Port {
-        asked,
-        outlet,
-        pressure,
-    };
-    (stream, port)
+    let (stream, outlet) = pair(id, None, &commands, backlog);
+    (stream, Port { asked, outlet })
 }
 
 struct Driver<S> {
     link: Link<S>,
     port: Port,
+    meter: Option<Meter>,
 }
 
 impl<S> Driver<S>
@@ -80,12 +100,23 @@ where
 
     /// Returns when the application has closed the stream.
     async fn drive(&mut self) -> Result<(), LinkError> {
+        let mut excess_since = None;
         loop {
             let has_room = self.link.has_room();
-            let paused = self.port.outlet.is_full();
+            let relieved = self.port.outlet.relieved();
+            let paused = self.port.outlet.holds_up();
+            excess_since = match self.port.outlet.is_above_share() {
+                true => excess_since.or_else(|| Some(now())),
+                false => None,
+            };
             tokio::select! {
                 event = next_unless(&mut self.link, paused) => match event? {
-                    Event::Message(message) => self.port.outlet.put(message),
+                    Event::Message(message) => {
+                        if let Some(meter) = &self.meter {
+                            meter.delivered(message.len(), !self.link.is_ahead());
+                        }
+                        self.port.outlet.put(message);
+                    }
                     Event::Writable => {}
                 },
                 Some((_, command)) = self.port.asked.recv(), if has_room => {
@@ -93,7 +124,8 @@ where
                         return Ok(());
                     }
                 }
-                () = self.port.pressure.relieved(), if paused => {}
+                () = relieved, if paused => {}
+                () = at(excess_since.map(|since| since + MAX_EXCESS)) => return Err(LinkError::Backpressure),
             }
         }
     }

@@ -244,6 +244,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
         poll_fn(|cx| self.poll_idle(cx)).await
     }
 
+    /// Whether messages were read that are not delivered yet.
+    pub(crate) fn is_ahead(&self) -> bool {
+        !self.ahead.is_empty()
+    }
+
     /// Writes what was fed, says why it ends, and ends the connection, all within [`CLOSE_TIMEOUT`].
     pub async fn close(mut self, code: u16, reason: &str) {
         let frame = CloseFrame {

@@ -5,11 +5,13 @@
 //! bytes: a sender waits while [`SEND_BUFFER`] bytes are on their way, and a link is not read while more than
 //! [`RECEIVE_BUFFER`] bytes wait to be received.
 
+mod backlog;
 mod connect;
 mod end;
 mod handle;
 pub(crate) mod inbound;
 
+pub use backlog::Backlog;
 pub use connect::{MAX_PAUSE, connect};
 pub(crate) use connect::{accept_message, at, next_unless, now};
 pub use end::StreamEnd;

@@ -10,7 +10,7 @@ use tokio_util::codec::{Decoder, FramedRead};
 
 use super::{Port, open};
 use crate::link::{CLOSE_TIMEOUT, LinkError};
-use crate::stream::{Command, MessageStream, StreamEnd, Tag};
+use crate::stream::{Backlog, Command, MessageStream, StreamEnd, Tag};
 
 /// Bytes that are gathered for one read or write.
 const BUFFER: usize = 64 * 1024;
@@ -22,7 +22,8 @@ where
     R: AsyncRead + Unpin + Send + 'static,
     W: AsyncWrite + Unpin + Send + 'static,
 {
-    let (stream, port) = open();
+    // One client, which runs as whoever started us.
+    let (stream, port) = open(&Backlog::unlimited());
     tokio::spawn(run(reader, writer, port));
     stream
 }
@@ -32,16 +33,16 @@ where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
-    let Port {
-        mut asked,
-        outlet,
-        pressure,
-    } = port;
+    let Port { mut asked, outlet } = port;
     let mut lines = FramedRead::with_capacity(reader, Lines::default(), BUFFER);
     let reading = async {
         loop {
-            while outlet.is_full() {
-                pressure.relieved().await;
+            loop {
+                let relieved = outlet.relieved();
+                if !outlet.is_full() {
+                    break;
+                }
+                relieved.await;
             }
             match lines.next().await {
                 Some(Ok(line)) => outlet.put(line),

@@ -1,5 +1,4 @@
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use getrandom::SysRng;
@@ -14,8 +13,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 use tokio::time::sleep_until;
 
-use super::inbound::{Outlet, Pressure};
-use super::{Command, MessageStream, StreamEnd, Tag, pair};
+use super::inbound::Outlet;
+use super::{Backlog, Command, MessageStream, StreamEnd, Tag, pair};
 use crate::link::{self, Link, LinkError};
 
 /// Longest time that a link is not read because its application takes nothing; then the stream is given up.
@@ -53,13 +52,12 @@ where
         return Err(end);
     }
     let (commands, asked) = mpsc::unbounded_channel();
-    let pressure = Arc::new(Pressure::default());
-    let (handle, outlet) = pair(id, None, &commands, &pressure);
+    // What the application keeps is its own affair.
+    let (handle, outlet) = pair(id, None, &commands, &Backlog::unlimited());
     let driver = Driver {
         link,
         stream,
         outlet,
-        pressure,
         asked,
     };
     tokio::spawn(driver.run());
@@ -133,7 +131,6 @@ struct Driver<S> {
     link: Link<S>,
     stream: Stream,
     outlet: Outlet,
-    pressure: Arc<Pressure>,
     asked: mpsc::UnboundedReceiver<(Tag, Command)>,
 }
 
@@ -173,6 +170,7 @@ where
             if self.stream.is_closed() && !self.stream.wants_transmit() {
                 return Ok(end);
             }
+            let relieved = self.outlet.relieved();
             let paused = self.outlet.is_full();
             if !paused {
                 paused_since = None;
@@ -186,7 +184,7 @@ where
                 },
                 Some((_, command)) = self.asked.recv() => self.obey(command),
                 () = at(self.stream.poll_timeout()) => self.stream.handle_timeout(now()),
-                () = self.pressure.relieved(), if paused => {}
+                () = relieved, if paused => {}
                 () = at(paused_since.map(|since| since + MAX_PAUSE)) => {
                     end = StreamEnd::Backpressure;
                     self.stream.abort(reason::BACKPRESSURE);

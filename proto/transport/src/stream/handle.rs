@@ -7,9 +7,10 @@ use rendezvous_wire::id::StreamId;
 use rendezvous_wire::limits::MAX_MESSAGE;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 use super::inbound::{self, Intake, Item};
-use super::{SEND_BUFFER, StreamEnd};
+use super::{Backlog, SEND_BUFFER, StreamEnd};
 
 /// Longest time that [`MessageStream::close`] waits for the last messages to leave.
 pub const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -44,6 +45,7 @@ pub struct MessageSender {
     tag: Tag,
     commands: Commands,
     room: Arc<Semaphore>,
+    over: CancellationToken,
 }
 
 /// Receives from a stream. Dropping it closes the stream: what was sent before still leaves, and then the peer gets a
@@ -58,19 +60,16 @@ pub struct MessageReceiver {
 }
 
 /// A handle, and the driver's side of it: where messages go, and what stops its senders.
-pub(crate) fn pair(
-    id: StreamId,
-    tag: Tag,
-    commands: &Commands,
-    pressure: &Arc<inbound::Pressure>,
-) -> (MessageStream, inbound::Outlet) {
+pub(crate) fn pair(id: StreamId, tag: Tag, commands: &Commands, backlog: &Backlog) -> (MessageStream, inbound::Outlet) {
     let room = Arc::new(Semaphore::new(SEND_BUFFER));
-    let (outlet, intake) = inbound::queue(pressure, room.clone());
+    let over = CancellationToken::new();
+    let (outlet, intake) = inbound::queue(backlog, room.clone(), over.clone());
     let stream = MessageStream {
         sender: MessageSender {
             tag,
             commands: commands.clone(),
             room,
+            over,
         },
         receiver: MessageReceiver {
             id,
@@ -141,6 +140,11 @@ impl MessageSender {
         self.commands
             .send((self.tag, Command::Send(message)))
             .map_err(|_| StreamEnd::Stopped)
+    }
+
+    /// Ready once the stream is over, though messages from before may still be received.
+    pub async fn over(&self) {
+        self.over.cancelled().await;
     }
 
     /// See [`MessageStream::set_initialized`].

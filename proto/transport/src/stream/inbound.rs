@@ -8,36 +8,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::sync::futures::Notified;
+use tokio::sync::{Semaphore, mpsc};
+use tokio_util::sync::CancellationToken;
 
+use super::backlog::Backlog;
 use super::{RECEIVE_BUFFER, StreamEnd};
 
 /// What each message counts at least, so that the number of messages is bounded too.
 const LEAST_COST: usize = 256;
-/// Bytes that may wait on all streams of a link together.
-pub(crate) const TOTAL_RECEIVE_BUFFER: usize = 16 * RECEIVE_BUFFER;
 
 pub(crate) enum Item {
     Message(Bytes),
     End(StreamEnd),
-}
-
-/// How much waits on all streams of one link.
-#[derive(Debug, Default)]
-pub(crate) struct Pressure {
-    total: AtomicUsize,
-    /// Rung when an application took something.
-    relief: Notify,
-}
-
-impl Pressure {
-    pub(crate) fn is_full(&self) -> bool {
-        self.total.load(Ordering::Relaxed) > TOTAL_RECEIVE_BUFFER
-    }
-
-    pub(crate) async fn relieved(&self) {
-        self.relief.notified().await;
-    }
 }
 
 /// The driver's end.
@@ -45,6 +28,7 @@ pub(crate) struct Outlet {
     items: mpsc::UnboundedSender<Item>,
     level: Arc<Level>,
     room: Arc<Semaphore>,
+    over: CancellationToken,
 }
 
 /// The application's end.
@@ -53,35 +37,74 @@ pub(crate) struct Intake {
     level: Arc<Level>,
 }
 
+/// What one stream has received.
 struct Level {
+    /// Bytes that the application has not taken.
     waiting: AtomicUsize,
-    pressure: Arc<Pressure>,
+    /// Bytes that it has not dropped.
+    held: AtomicUsize,
+    backlog: Backlog,
 }
 
 impl Level {
-    fn raise(&self, cost: usize) {
-        self.waiting.fetch_add(cost, Ordering::Relaxed);
-        self.pressure.total.fetch_add(cost, Ordering::Relaxed);
-    }
-
-    fn lower(&self, cost: usize) {
-        self.waiting.fetch_sub(cost, Ordering::Relaxed);
-        self.pressure.total.fetch_sub(cost, Ordering::Relaxed);
-        self.pressure.relief.notify_one();
+    fn lower(&self, message: &Bytes) {
+        self.waiting.fetch_sub(cost(message), Ordering::Relaxed);
+        self.backlog.relieve();
     }
 }
 
-/// A queue; `room` is closed with it, which stops the stream's senders.
-pub(crate) fn queue(pressure: &Arc<Pressure>, room: Arc<Semaphore>) -> (Outlet, Intake) {
+fn cost(message: &Bytes) -> usize {
+    message.len().max(LEAST_COST)
+}
+
+/// A received message, which counts until its last part is dropped.
+struct Received {
+    message: Bytes,
+    level: Arc<Level>,
+}
+
+impl Received {
+    fn new(message: Bytes, level: &Arc<Level>) -> Self {
+        let cost = cost(&message);
+        level.held.fetch_add(cost, Ordering::Relaxed);
+        level.backlog.add(cost);
+        Self {
+            message,
+            level: level.clone(),
+        }
+    }
+}
+
+impl AsRef<[u8]> for Received {
+    fn as_ref(&self) -> &[u8] {
+        &self.message
+    }
+}
+
+impl Drop for Received {
+    fn drop(&mut self) {
+        let cost = cost(&self.message);
+        // Freed before somebody is told so.
+        drop(std::mem::take(&mut self.message));
+        self.level.held.fetch_sub(cost, Ordering::Relaxed);
+        self.level.backlog.remove(cost);
+    }
+}
+
+/// A queue. With the outlet, `room` is closed, which stops the stream's senders, and `over` cancelled.
+pub(crate) fn queue(backlog: &Backlog, room: Arc<Semaphore>, over: CancellationToken) -> (Outlet, Intake) {
     let (sender, receiver) = mpsc::unbounded_channel();
+    backlog.join();
     let level = Arc::new(Level {
         waiting: AtomicUsize::new(0),
-        pressure: pressure.clone(),
+        held: AtomicUsize::new(0),
+        backlog: backlog.clone(),
     });
     let outlet = Outlet {
         items: sender,
         level: level.clone(),
         room,
+        over,
     };
     let intake = Intake { items: receiver, level };
     (outlet, intake)
@@ -90,20 +113,32 @@ pub(crate) fn queue(pressure: &Arc<Pressure>, room: Arc<Semaphore>) -> (Outlet, 
 impl Outlet {
     /// Hands a message over; an application that is gone gets none.
     pub(crate) fn put(&self, message: Bytes) {
-        let cost = message.len().max(LEAST_COST);
-        self.level.raise(cost);
-        if self.items.send(Item::Message(message)).is_err() {
-            self.level.lower(cost);
+        let message = Bytes::from_owner(Received::new(message, &self.level));
+        self.level.waiting.fetch_add(cost(&message), Ordering::Relaxed);
+        if let Err(mpsc::error::SendError(Item::Message(message))) = self.items.send(Item::Message(message)) {
+            self.level.lower(&message);
         }
     }
 
-    /// Bytes that wait.
-    pub(crate) fn waiting(&self) -> usize {
-        self.level.waiting.load(Ordering::Relaxed)
+    /// Whether more waits for the application than may.
+    pub(crate) fn is_full(&self) -> bool {
+        self.level.waiting.load(Ordering::Relaxed) > RECEIVE_BUFFER
     }
 
-    pub(crate) fn is_full(&self) -> bool {
-        self.waiting() > RECEIVE_BUFFER
+    /// Whether it holds more than its share of a backlog that is full.
+    pub(crate) fn is_above_share(&self) -> bool {
+        let backlog = &self.level.backlog;
+        backlog.is_full() && self.level.held.load(Ordering::Relaxed) > backlog.share()
+    }
+
+    /// Ready when something was taken or dropped after this call.
+    pub(crate) fn relieved(&self) -> Notified<'_> {
+        self.level.backlog.relieved()
+    }
+
+    /// Whether the stream itself or all together hold up the link.
+    pub(crate) fn holds_up(&self) -> bool {
+        self.is_full() || self.level.backlog.is_full()
     }
 
     /// Tells the application behind its last message that the stream is over.
@@ -116,6 +151,8 @@ impl Outlet {
 impl Drop for Outlet {
     fn drop(&mut self) {
         self.room.close();
+        self.over.cancel();
+        self.level.backlog.leave();
     }
 }
 
@@ -123,7 +160,7 @@ impl Intake {
     pub(crate) async fn next(&mut self) -> Option<Item> {
         let item = self.items.recv().await;
         if let Some(Item::Message(message)) = &item {
-            self.level.lower(message.len().max(LEAST_COST));
+            self.level.lower(message);
         }
         item
     }
@@ -135,7 +172,7 @@ impl Drop for Intake {
         self.items.close();
         while let Ok(item) = self.items.try_recv() {
             if let Item::Message(message) = item {
-                self.level.lower(message.len().max(LEAST_COST));
+                self.level.lower(&message);
             }
         }
     }

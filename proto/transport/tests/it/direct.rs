@@ -4,14 +4,18 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{SinkExt as _, StreamExt as _};
+use rendezvous_channel::budget::Budget;
 use rendezvous_transport::direct;
+use rendezvous_transport::direct::MAX_EXCESS;
 use rendezvous_transport::link::{Dialect, Link, LinkError, MAX_DIRECT_FRAME};
-use rendezvous_transport::stream::{RECEIVE_BUFFER, StreamEnd};
+use rendezvous_transport::stream::{Backlog, MessageStream, RECEIVE_BUFFER, StreamEnd};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 use tokio::time::{sleep, timeout};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::Role;
+use tokio_tungstenite::tungstenite::protocol::frame::Frame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
 
 use crate::world::within;
 
@@ -105,6 +109,87 @@ async fn a_receiver_that_takes_nothing_holds_up_its_peer() {
     }
     assert!(sent >= RECEIVE_BUFFER);
     stream.recv().await.expect("message").expect("message");
+}
+
+/// A client of a server with these bounds.
+async fn served(budget: &Budget, backlog: &Backlog) -> (MessageStream, WebSocketStream<DuplexStream>) {
+    let (ours, theirs) = duplex(4096);
+    let client = WebSocketStream::from_raw_socket(theirs, Role::Client, None).await;
+    (direct::serve(ours, Bytes::new(), budget, backlog).await, client)
+}
+
+#[tokio::test(start_paused = true)]
+async fn unfinished_messages_of_all_clients_share_a_budget() {
+    let budget = Budget::new(3 << 20);
+    let part = |size: usize| Message::Frame(Frame::message(vec![b'x'; size], OpCode::Data(Data::Binary), false));
+    let rest = |size: usize| Message::Frame(Frame::message(vec![b'x'; size], OpCode::Data(Data::Continue), true));
+    let (mut first, mut one) = served(&budget, &Backlog::unlimited()).await;
+    let (mut second, mut two) = served(&budget, &Backlog::unlimited()).await;
+    within(one.send(part(2 << 20))).await.expect("sent");
+    while budget.used() < 3 << 19 {
+        tokio::task::yield_now().await;
+    }
+    // The other one gets no room for as much.
+    let sending = tokio::spawn(async move {
+        let _ = two.send(part(2 << 20)).await;
+    });
+    let end = within(second.recv()).await.expect("the end").expect_err("the end");
+    assert!(
+        matches!(&end, StreamEnd::Disconnected(error) if matches!(&**error, LinkError::Read(_))),
+        "{end:?}"
+    );
+    within(sending).await.expect("ended");
+    // It is free again once the message is whole.
+    within(one.send(rest(1000))).await.expect("sent");
+    let message = within(first.recv()).await.expect("message").expect("message");
+    assert_eq!(message.len(), (2 << 20) + 1000);
+    assert_eq!(budget.used(), 0);
+    for _ in 0..100 {
+        within(one.send(Message::text("x".repeat(100_000))))
+            .await
+            .expect("sent");
+        within(first.recv()).await.expect("message").expect("message");
+    }
+    assert_eq!(budget.used(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whole_messages_of_all_clients_share_a_backlog() {
+    let backlog = Backlog::new(3 << 20);
+    let budget = Budget::new(usize::MAX);
+    let (mut greedy, mut one) = served(&budget, &backlog).await;
+    let (mut modest, mut two) = served(&budget, &backlog).await;
+    // What is read after the end takes no virtual time, so it must be finite.
+    let flood = tokio::spawn(async move {
+        for _ in 0..8 {
+            let _ = one.send(Message::text("x".repeat(1 << 20))).await;
+        }
+    });
+    let start = tokio::time::Instant::now();
+    let mut kept = Vec::new();
+    let end = loop {
+        match within(greedy.recv()).await.expect("message") {
+            Ok(message) => kept.push(message),
+            Err(end) => break end,
+        }
+    };
+    assert!(
+        matches!(&end, StreamEnd::Disconnected(error) if matches!(&**error, LinkError::Backpressure)),
+        "{end:?}"
+    );
+    assert!(
+        start.elapsed() >= MAX_EXCESS && kept.len() == 4,
+        "{} after {:?}",
+        kept.len(),
+        start.elapsed()
+    );
+    within(flood).await.expect("ended");
+    kept.clear();
+    within(two.send(Message::text("still here"))).await.expect("sent");
+    assert_eq!(
+        within(modest.recv()).await.expect("message").expect("message"),
+        "still here"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,7 +10,7 @@ use rendezvous_service::admin::Admin;
 use rendezvous_service::args::{AdminArgs, TlsArgs};
 use rendezvous_service::exit::{Exit, Failure};
 use rendezvous_service::listener::Server;
-use rendezvous_service::{admin, shutdown};
+use rendezvous_service::{admin, files, shutdown};
 
 use super::{DatabaseArgs, failed, say};
 use crate::address::TrustedProxies;
@@ -101,6 +101,7 @@ impl ServeArgs {
 }
 
 pub(super) async fn run(args: ServeArgs, database: &DatabaseArgs) -> Result<(), Failure> {
+    files::raise_limit();
     let stop = shutdown::signal().map_err(|error| Failure::new(Exit::Runtime, error))?;
     let public = args
         .public_url

@@ -5,6 +5,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::time::Duration;
 
+use sqlx::migrate::Migrator;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{Connection as _, Sqlite as Db, Transaction};
 
@@ -60,9 +61,13 @@ impl Sqlite {
             })
             .connect_with(options.clone())
             .await?;
-        let mut transaction = write.begin_with("BEGIN EXCLUSIVE").await?;
-        sqlx::migrate!("migrations/sqlite").run(&mut *transaction).await?;
-        transaction.commit().await?;
+        let migrations = sqlx::migrate!("migrations/sqlite");
+        // Only then, because a transaction under way elsewhere would be waited for, by commands that only read too.
+        if !is_current(&write, &migrations).await {
+            let mut transaction = write.begin_with("BEGIN EXCLUSIVE").await?;
+            migrations.run(&mut *transaction).await?;
+            transaction.commit().await?;
+        }
         let read = pool(READERS).connect_with(options.pragma("query_only", "1")).await?;
         Ok(Self { read, write })
     }
@@ -89,6 +94,20 @@ impl Sqlite {
         self.read.close().await;
         self.write.close().await;
     }
+}
+
+/// Whether exactly these migrations were done. What cannot be found out is left to the migration, and its error.
+async fn is_current(pool: &SqlitePool, migrations: &Migrator) -> bool {
+    let done = sqlx::query_as::<_, (i64, Vec<u8>)>(
+        "SELECT version, checksum FROM _sqlx_migrations WHERE success ORDER BY version",
+    )
+    .fetch_all(pool)
+    .await
+    .unwrap_or_default();
+    let wanted = migrations
+        .iter()
+        .map(|migration| (migration.version, migration.checksum.to_vec()));
+    wanted.eq(done)
 }
 
 /// Makes a missing file with mode 0600, which the files that SQLite puts beside it inherit, and its missing folder with
@@ -131,7 +150,24 @@ fn refused(path: &Path, error: &io::Error) -> StoreError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::Housekeeping as _;
+    use crate::store::{Environments as _, Housekeeping as _};
+
+    #[tokio::test]
+    async fn opens_beside_a_writer_unless_there_is_something_to_migrate() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("r.db");
+        let store = Sqlite::open(&path, Access::Create).await.unwrap();
+        let writing = store.begin().await.unwrap();
+        let other = Sqlite::open(&path, Access::Existing).await.expect("nothing to migrate");
+        assert!(other.environments("", 10).await.unwrap().is_empty());
+        writing.rollback().await.unwrap();
+        sqlx::query("UPDATE _sqlx_migrations SET checksum = x'00'")
+            .execute(&store.write)
+            .await
+            .unwrap();
+        let error = Sqlite::open(&path, Access::Existing).await.expect_err("another schema");
+        assert!(matches!(error, StoreError::Corrupt(_)), "{error:?}");
+    }
 
     #[tokio::test]
     async fn works_again_once_a_full_disk_has_room() {

@@ -106,9 +106,35 @@ impl Credentials for Backend {
         .fetch_all(self.reader())
         .await?
         .iter()
-        .map(|row| CredentialId::new(row.try_get::<String, _>("id")?).map_err(StoreError::corrupt))
+        .map(id)
         .collect()
     }
+
+    async fn expired_between(
+        &self,
+        since: Timestamp,
+        until: Timestamp,
+        after: &str,
+        limit: u32,
+    ) -> Result<Vec<CredentialId>, StoreError> {
+        sqlx::query(
+            "SELECT id FROM credentials WHERE expires > $1 AND expires <= $2 AND id > $3 AND role = 'harness'
+            ORDER BY id LIMIT $4",
+        )
+        .bind(since.millis())
+        .bind(until.millis())
+        .bind(after)
+        .bind(i64::from(limit))
+        .fetch_all(self.reader())
+        .await?
+        .iter()
+        .map(id)
+        .collect()
+    }
+}
+
+fn id(row: &Row) -> Result<CredentialId, StoreError> {
+    CredentialId::new(row.try_get::<String, _>("id")?).map_err(StoreError::corrupt)
 }
 
 fn credential(row: &Row) -> Result<Credential, StoreError> {
@@ -117,7 +143,7 @@ fn credential(row: &Row) -> Result<Credential, StoreError> {
     };
     let role: String = row.try_get("role")?;
     Ok(Credential {
-        id: CredentialId::new(row.try_get::<String, _>("id")?).map_err(StoreError::corrupt)?,
+        id: id(row)?,
         digest: Digest(
             row.try_get::<Vec<u8>, _>("digest")?
                 .try_into()

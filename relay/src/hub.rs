@@ -1,5 +1,8 @@
 //! What all connections of a relay share: the routing core, the links, the totals.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -90,21 +93,20 @@ impl Hub {
 
     /// Asks or tells the core, and does what it commands.
     pub(crate) fn core<R>(&self, input: impl FnOnce(&mut Core) -> R) -> R {
-        let (result, commands) = {
-            let mut core = lock(&self.core);
-            let result = input(&mut core);
-            let mut commands = core.take_commands();
-            // Told in the order in which they happened.
-            let presences = commands.extract_if(.., |command| matches!(command, Command::Presence(..)));
-            let presences: Vec<_> = presences.collect();
-            if !presences.is_empty() {
-                self.tell(presences);
-            }
-            (result, commands)
-        };
+        let mut core = lock(&self.core);
+        let result = input(&mut core);
+        let mut commands = core.take_commands();
+        let presences = commands.extract_if(.., |command| matches!(command, Command::Presence(..)));
+        let presences: Vec<_> = presences.collect();
+        // Under the lock, so that what happened first is told and done first: a stream's end must not come before its
+        // beginning. Nothing that is done asks the core.
+        if !presences.is_empty() {
+            self.tell(presences);
+        }
         for command in commands {
             self.execute(command);
         }
+        drop(core);
         result
     }
 

@@ -184,15 +184,16 @@ impl Relay {
         if self.is_draining() {
             return Err(Refusal::Draining.into());
         }
-        if !self.inner.limiter.any() {
-            return Err(Rejection::unavailable("too_many_upgrades"));
-        }
         let keys = self.keys();
         if keys.is_empty() {
             return Err(Rejection::unavailable("route_unavailable"));
         }
         let now = unix_now();
         let claims = keys.verify(ticket, &environment, self.boot_id(), now)?;
+        // Only now: who has no ticket must not use up what is there for the others.
+        if !self.inner.limiter.any() {
+            return Err(Rejection::unavailable("too_many_upgrades"));
+        }
         if claims.role == Role::Harness {
             if !self.inner.limiter.credential(&claims.sub) {
                 return Err(Rejection::too_many(Duration::from_secs(1), "too_many_upgrades"));

@@ -28,7 +28,7 @@ impl Limiter {
         }
     }
 
-    /// Whether one more upgrade is taken at all.
+    /// Whether one more upgrade is taken at all. Only asked for valid tickets.
     pub(super) fn any(&self) -> bool {
         self.any.check().is_ok()
     }

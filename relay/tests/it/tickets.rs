@@ -177,6 +177,26 @@ async fn too_many_upgrades_are_put_off() {
 }
 
 #[tokio::test]
+async fn upgrades_without_a_ticket_take_nothing_from_those_with_one() {
+    let mut config = config();
+    config.limits.upgrades_per_second = 4;
+    let world = World::with(config).await;
+    let mut forged = world.claims(Role::Harness, "cred");
+    forged.env = EnvironmentId::new("other").unwrap();
+    for _ in 0..20 {
+        let url = world.url(&forged).replace("/other?", "/env?");
+        assert_eq!(refusal(&url).await.0, 401);
+    }
+    let _executor = world.executor().await;
+    let mut refused = 0;
+    for number in 0..20 {
+        let claims = world.claims(Role::Executor, &format!("exec{number}"));
+        refused += u32::from(open(&world.url(&claims)).await.is_err());
+    }
+    assert!(refused > 0, "the limit is still there");
+}
+
+#[tokio::test]
 async fn environments_are_apart() {
     let world = World::new().await;
     let _executor = world.executor().await;

@@ -16,10 +16,11 @@ use rendezvous_executor::credential;
 use rendezvous_executor::listen::{ListenUrl, stop_with_stdin};
 use rendezvous_executor::remote::Status;
 use rendezvous_executor::server::{Config, MAX_CONCURRENT_REQUESTS, Server};
+use rendezvous_host::process::{Budget, limit_child_files};
 use rendezvous_service::admin::Admin;
 use rendezvous_service::args::{AdminArgs, LogArgs};
 use rendezvous_service::exit::{self, Exit, Failure};
-use rendezvous_service::{logging, shutdown};
+use rendezvous_service::{files, logging, shutdown};
 use rendezvous_transport::policy::ClearText;
 use rendezvous_wire::secret::Secret;
 use tokio_util::sync::CancellationToken;
@@ -139,11 +140,14 @@ pub(crate) fn run() -> Result<(), Stop> {
         }
     };
     logging::init(&cli.logs)?;
+    let files = files::raise_limit();
+    limit_child_files(files.before);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    let served = runtime.block_on(serve(mode, cli.serving, cli.admin));
+    let budget = Budget::for_files(files.now);
+    let served = runtime.block_on(serve(mode, budget, cli.serving, cli.admin));
     // A file system that hangs, or a stdin that nobody closes, must not keep the process.
     runtime.shutdown_timeout(LAST_WORK);
     Ok(served?)
@@ -179,7 +183,7 @@ fn check_stdin(cli: &Cli) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn serve(mode: Mode, serving: ServingArgs, admin: AdminArgs) -> anyhow::Result<()> {
+async fn serve(mode: Mode, budget: Budget, serving: ServingArgs, admin: AdminArgs) -> anyhow::Result<()> {
     let stop = shutdown::signal().context("cannot listen for signals")?;
     let shell = match &mode {
         Mode::Forward(args, _) => &args.shell,
@@ -192,6 +196,7 @@ async fn serve(mode: Mode, serving: ServingArgs, admin: AdminArgs) -> anyhow::Re
     let allow_insecure = shell.allow_insecure;
     let server = Server::new(Config {
         concurrent_requests: serving.concurrent_requests,
+        budget: Arc::new(budget),
         ..Config::default()
     });
     let served = match mode {

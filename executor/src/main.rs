@@ -1,6 +1,7 @@
 //! Command line of the executor.
 
 mod cli;
+mod init;
 
 use std::process::ExitCode;
 
@@ -11,6 +12,9 @@ fn main() -> ExitCode {
     // Inside a sandbox this executable is another program.
     if let Some(code) = helper::dispatch(std::env::args_os()) {
         return code.into();
+    }
+    if let Some(code) = init::dispatch(std::env::args_os()) {
+        return code;
     }
     let exit = match cli::run() {
         Ok(()) => Exit::Ok,

@@ -16,7 +16,7 @@ use rendezvous_service::admin::Admin;
 use rendezvous_service::exit::{self, Exit, Failure};
 use rendezvous_service::listener::Server;
 use rendezvous_service::net::Peer;
-use rendezvous_service::{logging, shutdown};
+use rendezvous_service::{files, logging, shutdown};
 use tokio_util::sync::CancellationToken;
 
 use cli::{Cli, Command, Serve};
@@ -35,6 +35,7 @@ fn main() -> Exit {
 #[tokio::main]
 async fn run(cli: Cli) -> anyhow::Result<()> {
     logging::init(&cli.logs)?;
+    files::raise_limit();
     match cli.command {
         Command::Serve(arguments) => serve(*arguments).await,
     }

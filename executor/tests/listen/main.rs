@@ -1,6 +1,7 @@
 //! The real binary as a listener, with clients that speak WebSocket and HTTP by hand.
 
 mod auth;
+mod container;
 mod http;
 mod stdio;
 mod websocket;

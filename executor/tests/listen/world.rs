@@ -66,7 +66,14 @@ pub(crate) struct Executor {
 impl Executor {
     pub(crate) async fn start(more: &[&str]) -> Self {
         let args = [&["--listen", "ws://127.0.0.1:0"], more].concat();
-        let mut child = command(&args).stderr(Stdio::null()).spawn().expect("start");
+        let mut command = command(&args);
+        command.stderr(Stdio::null());
+        Self::spawn(command).await
+    }
+
+    /// Waits until it listens.
+    pub(crate) async fn spawn(mut command: Command) -> Self {
+        let mut child = command.spawn().expect("start");
         let mut stdout = BufReader::new(child.stdout.take().expect("stdout")).lines();
         let line = within(stdout.next_line()).await.expect("stdout").expect("a line");
         let address = line.strip_prefix("ws://").expect("a URL").to_owned();
@@ -155,6 +162,11 @@ impl Client {
     }
 
     pub(crate) async fn call(&mut self, method: &str, params: Value) -> Value {
+        self.try_call(method, params).await.expect("an answer")
+    }
+
+    /// The result, or the error.
+    pub(crate) async fn try_call(&mut self, method: &str, params: Value) -> Result<Value, Value> {
         let id = self.next_id;
         self.next_id += 1;
         let request = json!({"id": id, "method": method, "params": params});
@@ -162,8 +174,10 @@ impl Client {
         loop {
             let message = self.text().await;
             if message["id"] == id {
-                assert_eq!(message.get("error"), None, "{message}");
-                return message["result"].clone();
+                return match message.get("error") {
+                    None => Ok(message["result"].clone()),
+                    Some(error) => Err(error.clone()),
+                };
             }
         }
     }

@@ -3,7 +3,7 @@
 //! A binary flattens [`args::LogArgs`], [`args::TlsArgs`] and [`args::AdminArgs`] into its command line, and then
 //!
 //! 1. parses with [`exit::parse`], starts logs with [`logging::init`] and asks for [`shutdown::signal`],
-//! 2. binds a [`listener::Server`] and prints its address,
+//! 2. raises the limit of open files with [`files::raise_limit`], binds a [`listener::Server`] and prints its address,
 //! 3. serves until the shutdown token is cancelled; [`admin::Admin`] answers health and metrics beside it,
 //! 4. turns its error into an exit code with [`exit::report`].
 //!
@@ -12,6 +12,7 @@
 pub mod admin;
 pub mod args;
 pub mod exit;
+pub mod files;
 pub mod listener;
 pub mod logging;
 pub mod net;

@@ -31,6 +31,7 @@ pub use self::drive::Process;
 pub use self::input::{WriteError, WriteStatus};
 pub use self::log::{MAX_RETAINED_BYTES, MAX_RETAINED_CHUNKS, Page, ReadRequest, WINDOW_BYTES, WINDOW_CHUNKS};
 pub use self::outlet::{Event, Outlet};
+pub use self::sys::limit_child_files;
 pub use self::table::{Lookup, Processes, StartError};
 
 /// Most bytes in one piece of output. In base64 and with its JSON around it, a piece fits one record of a stream.
@@ -43,6 +44,10 @@ pub const MAX_CLOSED: usize = 256;
 pub const CLOSED_RETENTION: Duration = Duration::from_secs(30);
 /// So many times [`CLOSED_RETENTION`] a closed process stays when its reader still has to take something.
 pub const MAX_CLOSED_PERIODS: u32 = 10;
+/// Most descriptors that a process needs: three pipes, and two that tell of its end.
+const FILES_OF_PROCESS: u64 = 5;
+/// Descriptors that no process gets: for connections, files that are read, and the start of the next process.
+const RESERVED_FILES: u64 = 384;
 /// Processes of all tables that share a [`Budget`], closed ones included.
 pub const MAX_PROCESSES_TOTAL: usize = 4096;
 /// Bytes of output that all processes that share a [`Budget`] retain together, above [`RETAINED_FLOOR`] each.
@@ -155,6 +160,13 @@ impl Budget {
             processes: AtomicUsize::new(0),
             retained: AtomicUsize::new(0),
         }
+    }
+
+    /// A budget for an executor that may open so many files, or any number.
+    pub fn for_files(limit: Option<u64>) -> Self {
+        let free = limit.unwrap_or(u64::MAX).saturating_sub(RESERVED_FILES);
+        let processes = usize::try_from(free / FILES_OF_PROCESS).unwrap_or(usize::MAX);
+        Self::new(processes.clamp(1, MAX_PROCESSES_TOTAL), MAX_RETAINED_TOTAL)
     }
 
     /// Processes that exist now, closed ones included.

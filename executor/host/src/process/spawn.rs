@@ -168,9 +168,19 @@ fn last_words(outputs: &[(Stream, OwnedFd)]) -> Vec<u8> {
 }
 
 fn start(command: Command, stdio: Stdio, setup: impl FnOnce(bool) -> sys::Setup) -> io::Result<Spawned> {
-    match stdio {
+    let started = match stdio {
         Stdio::Pipes { stdin } => start_with_pipes(command, stdin, setup(false)),
         Stdio::Terminal => start_on_terminal(command, setup(true)),
+    };
+    started.map_err(explain)
+}
+
+/// Says whose files have run out: to a reader far away it looks like the command's affair.
+fn explain(error: io::Error) -> io::Error {
+    match Errno::from_io_error(&error) {
+        Some(Errno::MFILE) => io::Error::other("the executor may have no more files open; its limit is to be raised"),
+        Some(Errno::NFILE) => io::Error::other("the executor's machine may have no more files open"),
+        _ => error,
     }
 }
 

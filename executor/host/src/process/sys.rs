@@ -10,12 +10,30 @@ use std::io;
 use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::sync::OnceLock;
 
 use nix::libc;
 use nix::sys::signal::{SigHandler, Signal, signal};
-use rustix::process::{Pid, getpid, getppid, ioctl_tiocsctty, set_parent_process_death_signal, setsid};
+use rustix::process::{
+    Pid, Resource, Rlimit, getpid, getppid, getrlimit, ioctl_tiocsctty, set_parent_process_death_signal, setrlimit,
+    setsid,
+};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+
+static CHILD_FILES: OnceLock<Option<u64>> = OnceLock::new();
+
+/// From now on every program that is started may open so many files, or any number: for an executor that raised its own limit.
+/// Only the first call counts.
+pub fn limit_child_files(soft: Option<u64>) {
+    let _first = CHILD_FILES.set(soft);
+}
+
+fn child_files() -> Option<Rlimit> {
+    let current = *CHILD_FILES.get()?;
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    Some(Rlimit { current, maximum })
+}
 
 /// What a child is to be beside its program.
 #[derive(Debug)]
@@ -23,6 +41,7 @@ pub(crate) struct Setup {
     terminal: bool,
     inherited: Vec<RawFd>,
     is_monitor: bool,
+    files: Option<Rlimit>,
 }
 
 impl Setup {
@@ -37,6 +56,7 @@ impl Setup {
             terminal,
             inherited,
             is_monitor: false,
+            files: child_files(),
         }
     }
 
@@ -78,6 +98,9 @@ fn child(parent: Pid, setup: &Setup) -> io::Result<()> {
             // SAFETY: an ignored signal runs no code of ours.
             unsafe { signal(each, SigHandler::SigIgn) }?;
         }
+    }
+    if let Some(files) = &setup.files {
+        setrlimit(Resource::Nofile, *files)?;
     }
     close_on_exec();
     for &fd in &setup.inherited {

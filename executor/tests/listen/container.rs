@@ -97,13 +97,13 @@ async fn the_first_process_reaps_passes_signals_on_and_ends_as_the_executor_does
     let unshare = executor.child.id().expect("running");
     let children = fs::read_to_string(format!("/proc/{unshare}/task/{unshare}/children")).expect("children");
     kill_process(pid(&children), Signal::TERM).expect("signal");
-    assert_eq!(client.closed().await, 1001);
+    assert_eq!(client.closed().await, 1000);
     assert_eq!(executor.end().await, Some(0));
 }
 
 #[tokio::test]
 async fn the_limit_of_open_files_is_raised_and_commands_get_the_old_one() {
-    let script = "ulimit -H -n 500; ulimit -S -n 70; exec \"$@\"";
+    let script = "ulimit -S -n 70; ulimit -H -n 500; exec \"$@\"";
     let executor = Executor::spawn(wrapped(&["/bin/sh", "-c", script, "sh"])).await;
     let limits = fs::read_to_string(format!("/proc/{}/limits", executor.child.id().expect("running")));
     let limits = limits.expect("limits");

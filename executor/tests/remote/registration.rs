@@ -1,9 +1,12 @@
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
-use crate::process::{Executor, bare, command, with_token};
-use crate::world::{ENVIRONMENT, Seen, World};
+use crate::process::{Executor, POLL, bare, command, with_token};
+use crate::world::{ENVIRONMENT, Seen, World, within};
 
 fn registered(status: u16) -> Seen {
     Seen::Register("Bearer the-token".to_owned(), status)
@@ -69,14 +72,18 @@ async fn final_answers_end_it_with_a_code_and_a_reason() {
 async fn passing_failures_are_retried_and_told() {
     let mut world = World::new();
     world.answer_registers([(503, "", ""), (429, "2", ""), (500, "", "")]);
-    world.answer_upgrades([503]);
+    world.put_off_upgrade(503, "3");
     let start = Instant::now();
     let mut executor = Executor::start(with_token(&world));
     let expected = [503, 429, 500, 200].map(registered);
     expect(&mut world, expected).await;
-    expect(&mut world, [upgraded(1, 503), upgraded(1, 101)]).await;
     // 0.5 s at least, then two because the registry asked for them, then two of the third step.
     assert!(start.elapsed() >= Duration::from_millis(4500), "{:?}", start.elapsed());
+    expect(&mut world, [upgraded(1, 503)]).await;
+    let start = Instant::now();
+    expect(&mut world, [upgraded(1, 101)]).await;
+    // A little less, because the answer was on its way before it was seen here.
+    assert!(start.elapsed() >= Duration::from_millis(2900), "{:?}", start.elapsed());
     executor.line().await.expect("registered at last");
     executor.says("cannot connect to the relay, trying again").await;
     let log = executor.stderr();
@@ -112,6 +119,39 @@ async fn a_lost_connection_is_dialled_again_without_registering() {
     .await;
 }
 
+/// The status of `/readyz`.
+async fn readiness(addr: SocketAddr) -> String {
+    let mut stream = TcpStream::connect(addr).await.expect("connect");
+    let request = "GET /readyz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+    stream.write_all(request.as_bytes()).await.expect("write");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.expect("read");
+    answer.split(' ').nth(1).expect("a status").to_owned()
+}
+
+#[tokio::test]
+async fn is_ready_while_its_connection_is_up() {
+    let world = World::new();
+    let mut command = with_token(&world);
+    command.args(["--admin-listen", "127.0.0.1:0"]);
+    let mut executor = Executor::start(command);
+    let addr = executor.admin().await;
+    executor.line().await.expect("line");
+    let becomes = async |expected: &str| {
+        within(async {
+            while readiness(addr).await != expected {
+                tokio::time::sleep(POLL).await;
+            }
+        })
+        .await;
+    };
+    becomes("200").await;
+    world.answer_upgrades([503, 503]);
+    world.cut();
+    becomes("503").await;
+    becomes("200").await;
+}
+
 #[tokio::test]
 async fn a_spoiled_ticket_leads_to_a_new_registration_at_once() {
     for status in [401, 403, 404, 410] {
@@ -137,6 +177,25 @@ async fn a_spoiled_ticket_leads_to_a_new_registration_at_once() {
         let line = executor.line().await.expect("line");
         assert!(line.ends_with("registration=reg-2"), "{line}");
     }
+}
+
+#[tokio::test]
+async fn a_fresh_ticket_that_is_refused_is_replaced_but_not_at_once() {
+    let mut world = World::new();
+    world.answer_upgrades([401, 401]);
+    let start = Instant::now();
+    let _executor = Executor::start(with_token(&world));
+    let expected = [
+        registered(200),
+        upgraded(1, 401),
+        registered(200),
+        upgraded(2, 401),
+        registered(200),
+        upgraded(3, 101),
+    ];
+    expect(&mut world, expected).await;
+    // Half of one second and half of two at least.
+    assert!(start.elapsed() >= Duration::from_millis(1500), "{:?}", start.elapsed());
 }
 
 #[tokio::test]

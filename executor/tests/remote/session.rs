@@ -117,6 +117,18 @@ async fn commands_run_through_the_relay() {
 }
 
 #[tokio::test]
+async fn large_messages_are_taken_once_the_session_is_open() {
+    let mut world = World::new();
+    let _executor = up(&mut world).await;
+    let mut session = Session::open(&world).await;
+    let path = "file:///dev/null";
+    let data = STANDARD.encode(vec![0; 600_000]);
+    session
+        .call("fs/writeFile", json!({"path": path, "dataBase64": data}))
+        .await;
+}
+
+#[tokio::test]
 async fn only_a_clear_yes_admits() {
     for (status, body) in [
         (200, r#"{"valid":false}"#),

@@ -54,7 +54,7 @@ pub(crate) enum Seen {
 #[derive(Default)]
 struct Script {
     registers: VecDeque<(u16, &'static str, &'static str)>,
-    upgrades: VecDeque<u16>,
+    upgrades: VecDeque<(u16, &'static str)>,
     verdict: Option<(u16, &'static str)>,
     registrations: u32,
     executor_key: Option<Value>,
@@ -122,7 +122,13 @@ impl World {
 
     /// The next upgrades of an executor are answered with these statuses.
     pub(crate) fn answer_upgrades(&self, statuses: impl IntoIterator<Item = u16>) {
-        self.state.script().upgrades.extend(statuses);
+        let answers = statuses.into_iter().map(|status| (status, ""));
+        self.state.script().upgrades.extend(answers);
+    }
+
+    /// The next upgrade of an executor is answered with this status and `Retry-After`.
+    pub(crate) fn put_off_upgrade(&self, status: u16, retry_after: &'static str) {
+        self.state.script().upgrades.push_back((status, retry_after));
     }
 
     /// Whatever was to come, executors' upgrades succeed from now on.
@@ -271,10 +277,10 @@ fn respond(status: u16, retry_after: &str, body: String) -> Response<Full<Bytes>
 fn upgrade(state: &Arc<State>, role: &str, request: &mut Request<Incoming>) -> Response<Full<Bytes>> {
     let is_harness = role == "harness";
     if !is_harness {
-        let status = state.script().upgrades.pop_front().unwrap_or(101);
+        let (status, retry_after) = state.script().upgrades.pop_front().unwrap_or((101, ""));
         state.see(Seen::Upgrade(role.to_owned(), status));
         if status != 101 {
-            return respond(status, "", String::new());
+            return respond(status, retry_after, String::new());
         }
     }
     let key = request.headers()["sec-websocket-key"].as_bytes().to_owned();

@@ -75,6 +75,22 @@ async fn a_command_runs_from_start_to_closed() {
         (one["chunks"].as_array().expect("chunks").len(), &one["nextSeq"]),
         (1, &json!(2))
     );
+    for (after, left) in [(0, 2), (1, 1), (2, 0)] {
+        let rest = client
+            .call("process/read", json!({"processId": "p", "afterSeq": after}))
+            .await
+            .expect("read");
+        let seqs: Vec<u64> = rest["chunks"]
+            .as_array()
+            .expect("chunks")
+            .iter()
+            .map(|chunk| chunk["seq"].as_u64().expect("number"))
+            .collect();
+        assert!(
+            seqs.len() == left && seqs.iter().all(|seq| *seq > after),
+            "{after}: {seqs:?}"
+        );
+    }
 }
 
 #[tokio::test]

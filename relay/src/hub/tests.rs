@@ -38,7 +38,12 @@ fn link(hub: &Hub, role: Role, socket: TcpStream) -> Arc<Link> {
         total: 1 << 20,
     };
     let (_read, write) = split(Socket::Plain(socket));
-    let link = Link::new(hub.next_connection(), role, Outbox::new(write, bounds), hub.totals.clone());
+    let link = Link::new(
+        hub.next_connection(),
+        role,
+        Outbox::new(write, bounds),
+        hub.totals.clone(),
+    );
     let link = Arc::new(link);
     hub.register(link.clone());
     link

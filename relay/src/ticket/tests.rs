@@ -95,7 +95,7 @@ fn any_key_of_the_set_will_do() {
 #[test]
 fn claims_that_do_not_fit() {
     let signer = Signer::new("k1");
-    let cases: [(fn(&mut Claims), Role, TicketError); 9] = [
+    let cases: [(fn(&mut Claims), Role, TicketError); 10] = [
         (
             |c| c.env = EnvironmentId::new("other").unwrap(),
             Role::Harness,
@@ -111,6 +111,7 @@ fn claims_that_do_not_fit() {
         (|c| c.aud = EXECUTOR_AUDIENCE.into(), Role::Harness, TicketError::Role),
         (|c| c.aud = boot().as_str().into(), Role::Executor, TicketError::Role),
         (|c| c.key = None, Role::Harness, TicketError::Role),
+        (|c| c.key = claims(Role::Harness).key, Role::Executor, TicketError::Role),
         (|c| c.role = Role::Executor, Role::Harness, TicketError::Role),
         (|c| c.jti = "j".repeat(MAX_JTI + 1), Role::Harness, TicketError::Role),
     ];

@@ -121,6 +121,20 @@ fn a_proven_credential_gets_in_while_others_fail() {
 }
 
 #[test]
+fn whoever_contributed_waits_when_the_limit_is_near() {
+    let mut admissions = Admissions::default();
+    let now = Instant::now();
+    let known = id("known");
+    admissions.opened(0, &known);
+    for _ in 0..TIGHT {
+        assert_eq!(admissions.ask(99, &known, 1, 32, now), Admission::Go);
+        admissions.failed(99, now);
+    }
+    assert_eq!(admissions.ask(100, &known, 1, 32, now), Admission::Wait);
+    assert_eq!(admissions.ask(100, &known, 0, 32, now), Admission::Go);
+}
+
+#[test]
 fn pending_handshakes_are_bounded_even_when_their_harnesses_leave() {
     let mut admissions = Admissions::default();
     let now = Instant::now();

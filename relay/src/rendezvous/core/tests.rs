@@ -1,3 +1,5 @@
+mod resume;
+
 use proptest::prelude::*;
 use rendezvous_wire::id::BootId;
 
@@ -205,57 +207,6 @@ fn a_taken_stream_id_costs_the_newcomer_only() {
     world.executor(&executor("other", 1));
     let third = world.harness(&harness("other", 1, "second"));
     assert!(world.bind(third, "s").is_ok());
-}
-
-#[test]
-fn the_same_key_takes_its_stream_up_again() {
-    let mut world = World::new();
-    let e = world.executor(&executor("env", 1));
-    let first = world.harness(&harness("env", 1, "cred"));
-    let lane = world.bind(first, "s").unwrap().lane;
-    world.core.opened(first);
-    world.commands();
-    // Before the loss was noticed.
-    let second = world.harness(&harness("env", 1, "cred"));
-    let opened = world.bind(second, "s").unwrap();
-    assert!(opened.resumed);
-    assert_eq!(
-        world.commands()[..2],
-        [
-            close(first, close::GOING_AWAY, "stream taken up by a newer connection"),
-            unbind(e, "s", lane, None),
-        ]
-    );
-    world.core.connection_down(first, world.now);
-    assert_eq!(world.commands(), []);
-    // After it.
-    world.core.connection_down(second, world.now);
-    assert_eq!(
-        world.commands(),
-        [unbind(e, "s", opened.lane, Some(reason::HARNESS_GONE))]
-    );
-    let thief = world.harness(&harness("env", 1, "thief"));
-    assert_eq!(world.bind(thief, "s"), Err(BindError::Taken));
-    let third = world.harness(&harness("env", 1, "cred"));
-    assert!(world.bind(third, "s").unwrap().resumed);
-    // Long after it.
-    world.core.connection_down(third, world.now);
-    world.now += SUSPENSION;
-    let fourth = world.harness(&harness("env", 1, "cred"));
-    assert!(!world.bind(fourth, "s").unwrap().resumed);
-}
-
-#[test]
-fn suspended_streams_are_bounded() {
-    let mut world = World::new();
-    let e = world.executor(&executor("env", 1));
-    for i in 0..MAX_SUSPENDED + 5 {
-        let h = world.harness(&harness("env", 1, "cred"));
-        world.bind(h, &format!("s{i}")).unwrap();
-        world.core.opened(h);
-        world.core.connection_down(h, world.now);
-    }
-    assert_eq!(world.core.executors[&e].suspended.len(), MAX_SUSPENDED);
 }
 
 #[test]

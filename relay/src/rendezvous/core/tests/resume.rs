@@ -1,0 +1,87 @@
+//! Streams that lose their harness.
+
+use super::*;
+
+#[test]
+fn the_same_key_takes_its_stream_up_again() {
+    let mut world = World::new();
+    let e = world.executor(&executor("env", 1));
+    let first = world.harness(&harness("env", 1, "cred"));
+    let lane = world.bind(first, "s").unwrap().lane;
+    world.core.opened(first);
+    world.commands();
+    // Before the loss was noticed.
+    let second = world.harness(&harness("env", 1, "cred"));
+    let opened = world.bind(second, "s").unwrap();
+    assert!(opened.resumed);
+    assert_eq!(
+        world.commands()[..2],
+        [
+            close(first, close::GOING_AWAY, "stream taken up by a newer connection"),
+            unbind(e, "s", lane, None),
+        ]
+    );
+    world.core.connection_down(first, world.now);
+    assert_eq!(world.commands(), []);
+    // After it.
+    world.core.connection_down(second, world.now);
+    assert_eq!(
+        world.commands(),
+        [unbind(e, "s", opened.lane, Some(reason::HARNESS_GONE))]
+    );
+    let thief = world.harness(&harness("env", 1, "thief"));
+    assert_eq!(world.bind(thief, "s"), Err(BindError::Taken));
+    let third = world.harness(&harness("env", 1, "cred"));
+    assert!(world.bind(third, "s").unwrap().resumed);
+    // Long after it.
+    world.core.connection_down(third, world.now);
+    world.now += SUSPENSION;
+    let fourth = world.harness(&harness("env", 1, "cred"));
+    assert!(!world.bind(fourth, "s").unwrap().resumed);
+}
+
+#[test]
+fn a_revoked_harness_leaves_nothing_to_take_up() {
+    let mut world = World::new();
+    world.executor(&executor("env", 1));
+    let first = world.harness(&harness("env", 1, "cred"));
+    world.bind(first, "s").unwrap();
+    world.core.opened(first);
+    world.core.revoke(&harness("env", 1, "cred").sub, world.now);
+    let mut same_key = harness("env", 1, "other");
+    same_key.key = harness("env", 1, "cred").key;
+    let second = world.harness(&same_key);
+    assert!(!world.bind(second, "s").unwrap().resumed);
+}
+
+#[test]
+fn handshakes_of_harnesses_that_left_count_until_the_executor_has_judged_them() {
+    let mut world = World::new();
+    world.executor(&executor("env", 1));
+    let ask = |world: &mut World, id: &str| {
+        let harness = world.harness(&harness("env", 1, "cred"));
+        world.bind(harness, id).unwrap();
+        let admission = world.core.ask_handshake(harness, world.now);
+        world.core.connection_down(harness, world.now);
+        admission
+    };
+    for id in ["a", "b", "c", "d"] {
+        assert_eq!(ask(&mut world, id), Admission::Go, "{id}");
+    }
+    assert_eq!(ask(&mut world, "e"), Admission::Wait);
+    world.now += VALIDATION_TIMEOUT;
+    assert_eq!(ask(&mut world, "f"), Admission::Go);
+}
+
+#[test]
+fn suspended_streams_are_bounded() {
+    let mut world = World::new();
+    let e = world.executor(&executor("env", 1));
+    for i in 0..MAX_SUSPENDED + 5 {
+        let h = world.harness(&harness("env", 1, "cred"));
+        world.bind(h, &format!("s{i}")).unwrap();
+        world.core.opened(h);
+        world.core.connection_down(h, world.now);
+    }
+    assert_eq!(world.core.executors[&e].suspended.len(), MAX_SUSPENDED);
+}

@@ -155,7 +155,7 @@ pub enum AttemptError {
     #[error("the executor broke the protocol: {0}")]
     Violation(String),
     /// It took too long.
-    #[error("no answer in time")]
+    #[error("no answer in time; is the executor running?")]
     Timeout,
 }
 

@@ -43,8 +43,8 @@ fn hint(error: &CallError) -> &'static str {
     }
     match (error.status(), error.code()) {
         (Some(StatusCode::CONFLICT), Some(code::ENVIRONMENT_IN_USE)) => ": another executor serves it",
-        (Some(StatusCode::NOT_FOUND), _) => ": the registry does not know it",
-        _ if matches!(error, CallError::Tls(_)) => ": the registry's certificate is not trusted; use --ca-file",
+        (Some(StatusCode::NOT_FOUND), _) => ": the registry does not know it, or --remote has a wrong path",
+        _ if matches!(error, CallError::Tls(_)) => ": the registry speaks no TLS, or its certificate is not trusted",
         _ => "",
     }
 }

@@ -86,7 +86,10 @@ async fn perform(command: Command, store: &dyn Store) -> Result<(), Failure> {
 
 fn refused(error: IssueError) -> Failure {
     match error {
-        IssueError::Store(StoreError::NotFound) => Failure::new(Exit::Runtime, "there is no such environment"),
+        IssueError::Store(StoreError::NotFound) => Failure::new(
+            Exit::Runtime,
+            "there is no such environment; make it with `registry environment create`",
+        ),
         IssueError::Store(error) => failed(error),
         IssueError::Random(error) => Failure::new(Exit::Runtime, error),
         rule @ (IssueError::Scope(_) | IssueError::Lifetime) => Failure::usage(rule),

@@ -33,7 +33,7 @@ pub enum CallError {
     #[error("cannot connect to the registry")]
     Connect(#[source] Box<dyn Error + Send + Sync>),
     /// The registry's certificate is not trusted, or TLS failed otherwise.
-    #[error("TLS handshake with the registry failed")]
+    #[error("TLS handshake with the registry failed; --ca-file adds an authority to trust")]
     Tls(#[source] Box<dyn Error + Send + Sync>),
     /// The connection broke before the answer was complete.
     #[error("the connection to the registry broke")]

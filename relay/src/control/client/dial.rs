@@ -70,7 +70,7 @@ pub enum DialError {
     #[error("the registry is not reachable")]
     Connect(#[from] std::io::Error),
     /// The registry refused the credential.
-    #[error("the registry refused the relay's credential")]
+    #[error("the registry refused the relay's credential; it wants a live one of role relay")]
     NotAuthorized,
     /// The registry refused the upgrade.
     #[error("the registry answered {0}")]

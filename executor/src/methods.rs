@@ -108,6 +108,7 @@ pub(crate) async fn call<S: Sink>(connection: &Connection<S>, request: &Request)
         exec::SignalProcess::NAME => process::signal(connection, request),
         exec::Terminate::NAME => process::terminate(connection, request),
         exec::CloseStdin::NAME if connection.has_process_control() => process::close_stdin(connection, request),
+        exec::Resize::NAME if connection.has_process_control() => process::resize(connection, request),
         Discover::NAME => capability::discover(connection, request).await,
         ReadConfig::NAME => config::read(connection, request).await,
         HttpRequest::NAME => http::request(connection, request).await,

@@ -110,7 +110,7 @@ impl Harness {
         self.call::<environment::Status>(&()).await.map(drop)
     }
 
-    /// Whether the executor can end a process's stdin by a call.
+    /// Whether the executor can end a process's stdin, and resize its terminal, by a call.
     pub fn has_process_control(&self) -> bool {
         self.inner.peer.extensions.has(PROCESS_CONTROL, 1)
     }

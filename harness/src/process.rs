@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rendezvous_rpc::event::ProcessEvent;
 pub use rendezvous_rpc::method::process::ShellSnapshot;
 use rendezvous_rpc::method::process::{
-    self, EnvPolicy, Inherit, ProcessParams, Signal, SignalParams, StartParams, WriteResult, WriteStatus,
+    self, EnvPolicy, Inherit, ProcessParams, ResizeParams, Signal, SignalParams, StartParams, WriteResult, WriteStatus,
 };
 use rendezvous_rpc::{Base64, Method as _, PathUri, envelope};
 use tokio::sync::{Mutex, oneshot};
@@ -49,7 +49,7 @@ pub struct ProcessSpec {
     pub cwd: Option<PathUri>,
     /// Variables over the executor's own environment.
     pub env: BTreeMap<String, String>,
-    /// Whether the process gets a terminal, 24 rows of 80 columns. Its stdin is open then, whatever `stdin` says.
+    /// Whether the process gets a terminal, 24 rows of 80 columns until [`ProcessControl::resize`]. Its stdin is open then, whatever `stdin` says.
     pub tty: bool,
     /// Its stdin.
     pub stdin: Stdin,
@@ -280,6 +280,26 @@ impl ProcessControl {
             Err(HarnessError::StdinClosed) => Ok(()),
             result => result,
         }
+    }
+
+    /// Gives the process's terminal another size, of which the process is told. False when the executor has no call for
+    /// that, as stock ones.
+    ///
+    /// # Errors
+    ///
+    /// As any call; [`HarnessError::Refused`] when the process has no terminal.
+    pub async fn resize(&self, rows: u16, columns: u16) -> Result<bool, HarnessError> {
+        let harness = &self.inner.harness;
+        if !harness.has_process_control() {
+            return Ok(false);
+        }
+        let params = ResizeParams {
+            process_id: self.inner.id.clone(),
+            rows,
+            columns,
+        };
+        harness.call_as::<process::Resize>(&params, Class::Repeatable).await?;
+        Ok(true)
     }
 
     /// Sends SIGINT to the process group.

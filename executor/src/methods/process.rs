@@ -11,8 +11,8 @@ use rendezvous_rpc::base64::Base64;
 use rendezvous_rpc::envelope::Request;
 use rendezvous_rpc::method::Empty;
 use rendezvous_rpc::method::process::{
-    CloseStdin, EnvPolicy, Inherit as WireInherit, Read, Signal, SignalProcess, Start, StartParams, StartResult,
-    Terminate, TerminateResult, Write, WriteResult, WriteStatus as WireStatus,
+    CloseStdin, EnvPolicy, Inherit as WireInherit, Read, Resize, Signal, SignalProcess, Start, StartParams,
+    StartResult, Terminate, TerminateResult, Write, WriteResult, WriteStatus as WireStatus,
 };
 use rendezvous_rpc::{RequestId, RpcError};
 use serde_json::json;
@@ -244,6 +244,18 @@ pub(super) fn close_stdin<S: Sink>(connection: &Connection<S>, request: &Request
     let session = connection.require(Family::Exec)?.session();
     started(session.processes().get(&params.process_id), &params.process_id)?.close_stdin();
     reply::<CloseStdin>(request, &Empty {})
+}
+
+/// Part of the extension `processControl`.
+pub(super) fn resize<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
+    let params = params::<Resize>(request)?;
+    let session = connection.require(Family::Exec)?.session();
+    let process = started(session.processes().get(&params.process_id), &params.process_id)?;
+    if !process.resize(params.rows, params.columns) {
+        let id = params.process_id;
+        return Err(RpcError::invalid_request(format!("process {id} has no terminal")));
+    }
+    reply::<Resize>(request, &Empty {})
 }
 
 fn started(lookup: Lookup, id: &str) -> Result<Process, RpcError> {

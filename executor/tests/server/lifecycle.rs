@@ -157,11 +157,13 @@ async fn extensions_are_used_only_when_named() {
     let result = stock.call("initialize", params).await.expect("initialize");
     assert_eq!(result.get("extensions"), None);
     stock.notify("initialized", json!({})).await;
-    let error = stock
-        .call("process/closeStdin", json!({"processId": "p"}))
-        .await
-        .expect_err("unknown");
-    assert_eq!(error.0, -32601);
+    for (method, params) in [
+        ("process/closeStdin", json!({"processId": "p"})),
+        ("process/resize", json!({"processId": "p", "rows": 1, "columns": 1})),
+    ] {
+        let error = stock.call(method, params).await.expect_err("unknown");
+        assert_eq!(error.0, -32601, "{method}");
+    }
 }
 
 #[tokio::test]

@@ -198,9 +198,31 @@ async fn the_table_of_refusals() {
             -32600,
             "unknown process id x",
         ),
-        ("process/resize", json!({"processId": "p"}), -32601, ""),
+        (
+            "process/resize",
+            json!({"processId": "p", "rows": 1}),
+            -32602,
+            "columns",
+        ),
+        (
+            "process/resize",
+            json!({"processId": "p", "rows": 65536, "columns": 1}),
+            -32602,
+            "",
+        ),
+        (
+            "process/resize",
+            json!({"processId": "p", "rows": 1, "columns": 1}),
+            -32600,
+            "process p has no terminal",
+        ),
+        (
+            "process/resize",
+            json!({"processId": "x", "rows": 1, "columns": 1}),
+            -32600,
+            "unknown process id x",
+        ),
         ("fs/watch", json!({}), -32601, ""),
-        ("process/resize", json!({}), -32601, ""),
     ];
     for (method, params, code, text) in refusals {
         let error = client.call(method, params.clone()).await.expect_err(method);

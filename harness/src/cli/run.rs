@@ -11,7 +11,7 @@ use super::args::{Place, RunArgs, ShellArgs};
 use super::output::{self, Writer};
 use super::signals::{Signal, Signals};
 use super::status::Outcome;
-use super::terminal::RawMode;
+use super::terminal::{self, RawMode};
 use super::{Failure, say, unless_signalled};
 
 /// A second Ctrl-C within this time kills the command.
@@ -99,10 +99,11 @@ async fn execute(harness: Harness, mut spec: ProcessSpec) -> Result<Outcome, Fai
     } else {
         None
     };
+    let size = tty.then(|| tokio::spawn(follow_size(process.control())));
     let input = has_input.then(|| tokio::spawn(pump_input(process.control())));
     let result = follow(&harness, &mut process, &mut signals).await;
-    if let Some(input) = input {
-        input.abort();
+    for task in [size, input].into_iter().flatten() {
+        task.abort();
     }
     result
 }
@@ -204,6 +205,27 @@ async fn kill(process: &mut Process, control: &ProcessControl) {
     };
     if !matches!(tokio::time::timeout(KILL_PATIENCE, killed).await, Ok(Ok(()))) {
         say("the executor has not confirmed that the command is gone; it will kill it when the session expires");
+    }
+}
+
+/// Gives the command's terminal the size of ours, now and whenever that changes.
+async fn follow_size(control: ProcessControl) {
+    let Ok(mut changes) = terminal::size_changes() else {
+        return;
+    };
+    let mut known = None;
+    loop {
+        let size = terminal::size();
+        if let Some((rows, columns)) = size.filter(|_| size != known) {
+            match control.resize(rows, columns).await {
+                Ok(true) => known = size,
+                Ok(false) => return,
+                Err(error) => return tracing::debug!(%error, "size not taken"),
+            }
+        }
+        if changes.recv().await.is_none() {
+            return;
+        }
     }
 }
 

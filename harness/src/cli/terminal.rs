@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcsetattr};
+use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize, tcsetattr};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Whether messages need a carriage return.
 static RAW: AtomicBool = AtomicBool::new(false);
@@ -10,6 +11,17 @@ static RAW: AtomicBool = AtomicBool::new(false);
 /// Whether the terminal is raw now.
 pub(crate) fn is_raw() -> bool {
     RAW.load(Ordering::Relaxed)
+}
+
+/// Rows and columns of stdin's terminal; nothing when it is none, or does not know.
+pub(crate) fn size() -> Option<(u16, u16)> {
+    let size = tcgetwinsize(rustix::stdio::stdin()).ok()?;
+    (size.ws_row > 0 && size.ws_col > 0).then_some((size.ws_row, size.ws_col))
+}
+
+/// Comes whenever the size may have changed.
+pub(crate) fn size_changes() -> std::io::Result<Signal> {
+    signal(SignalKind::window_change())
 }
 
 /// Keeps stdin's terminal raw; its end restores what was before, also when a panic unwinds.

@@ -4,12 +4,13 @@ use std::future::poll_fn;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
 use rustix::process::Signal;
+use rustix::termios::{Winsize, tcsetwinsize};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
@@ -52,6 +53,8 @@ struct Shared {
     leader: Mutex<Leader>,
     input: Input,
     changed: Notify,
+    /// The program's terminal, if it has one, until it is read to its end.
+    screen: Weak<OwnedFd>,
     /// The reader's window has opened.
     consumed: Notify,
     terminated: CancellationToken,
@@ -79,10 +82,12 @@ impl Process {
             Some(fd) => Input::open(fd, terminal)?,
             None => Input::closed(),
         };
-        let sources = outputs
+        let sources: Vec<Source> = outputs
             .into_iter()
             .map(|(stream, fd)| Source::new(stream, fd))
             .collect::<io::Result<_>>()?;
+        let screen = sources.iter().find(|source| source.stream == Stream::Pty);
+        let screen = screen.map(Source::shared).unwrap_or_default();
         let exit = sys::watch(leader.watch()?, Interest::READABLE)?;
         let shared = Arc::new(Shared {
             id,
@@ -91,6 +96,7 @@ impl Process {
             leader: Mutex::new(leader),
             input,
             changed: Notify::new(),
+            screen,
             consumed: Notify::new(),
             terminated: CancellationToken::new(),
             abandoned: CancellationToken::new(),
@@ -174,6 +180,21 @@ impl Process {
     /// Returns whether the input was open.
     pub fn close_stdin(&self) -> bool {
         self.shared.input.close()
+    }
+
+    /// Gives the program's terminal another size, of which the kernel tells the program. Returns whether it has a terminal.
+    pub fn resize(&self, rows: u16, columns: u16) -> bool {
+        if let Some(screen) = self.shared.screen.upgrade() {
+            let size = Winsize {
+                ws_row: rows,
+                ws_col: columns,
+                ws_xpixel: 0,
+                ws_ypixel: 0,
+            };
+            // A terminal that is gone has no size that matters.
+            let _gone = tcsetwinsize(&*screen, size);
+        }
+        self.shared.terminal
     }
 
     /// Sends SIGINT to the group, unless the program has ended.

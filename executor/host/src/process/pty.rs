@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-/// Rows and columns of a new terminal; stock executors give the same.
+/// Rows and columns of a new terminal, as stock executors have them.
 const SIZE: Winsize = Winsize {
     ws_row: 24,
     ws_col: 80,

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
@@ -18,7 +19,7 @@ const MIN_READ: usize = MAX_CHUNK / 4;
 #[derive(Debug)]
 pub(super) struct Source {
     pub(super) stream: Stream,
-    fd: AsyncFd<OwnedFd>,
+    fd: AsyncFd<Arc<OwnedFd>>,
     buffer: BytesMut,
     /// Nobody has the terminal open now, but the program, which it controls, may open it again.
     is_parked: bool,
@@ -36,7 +37,7 @@ impl Source {
     pub(super) fn new(stream: Stream, fd: OwnedFd) -> io::Result<Self> {
         Ok(Self {
             stream,
-            fd: sys::watch(fd, Interest::READABLE)?,
+            fd: sys::watch_shared(Arc::new(fd), Interest::READABLE)?,
             buffer: BytesMut::new(),
             is_parked: false,
         })
@@ -55,6 +56,11 @@ impl Source {
 
     pub(super) fn is_parked(&self) -> bool {
         self.is_parked
+    }
+
+    /// The pipe or terminal, for as long as it is read.
+    pub(super) fn shared(&self) -> Weak<OwnedFd> {
+        Arc::downgrade(self.fd.get_ref())
     }
 
     pub(super) fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Read> {

@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use nix::libc;
 use nix::sys::signal::{SigHandler, Signal, signal};
@@ -134,6 +134,13 @@ pub(crate) fn close_on_exec() {
             libc::CLOSE_RANGE_CLOEXEC,
         );
     }
+}
+
+/// As [`watch`], for a descriptor that others use, too.
+pub(crate) fn watch_shared(fd: Arc<OwnedFd>, interest: Interest) -> io::Result<AsyncFd<Arc<OwnedFd>>> {
+    rustix::io::ioctl_fionbio(&fd, true)?;
+    // SAFETY: as below. The `AsyncFd` is one of the owners, so that the descriptor is open for as long as it lives.
+    Ok(unsafe { AsyncFd::register_with_interest(fd, interest) }?)
 }
 
 /// Makes a descriptor non-blocking and watches it. Must be called inside a tokio runtime.

@@ -249,6 +249,31 @@ async fn a_program_that_does_not_read_holds_up_its_writer() {
 }
 
 #[tokio::test]
+async fn a_terminal_gets_another_size() {
+    let mut world = World::new();
+    let script = "trap 'stty size; exit' WINCH; while :; do sleep 0.02; done";
+    let process = world.start("p", on_terminal(run(&["sh", "-c", script]))).await;
+    // Sizes before the trap is set tell nobody; the last one is what the program sees.
+    let mut columns = 100;
+    let ending = {
+        let following = world.follow("p");
+        tokio::pin!(following);
+        loop {
+            columns += 1;
+            assert!(process.resize(7, columns));
+            if let Ok(ending) = timeout(Duration::from_millis(50), &mut following).await {
+                break ending;
+            }
+        }
+    };
+    let (rows, seen) = ending.text().split_once(' ').expect("a size");
+    assert_eq!((rows, ending.code), ("7", Some(0)));
+    assert!((101..=columns).contains(&seen.parse().expect("columns")), "{seen}");
+    let process = world.start("q", run(&["true"])).await;
+    assert!(!process.resize(7, 33));
+}
+
+#[tokio::test]
 async fn closing_a_terminal_types_the_end_of_file() {
     let mut world = World::new();
     let process = world.start("p", on_terminal(run(&["cat"]))).await;

@@ -205,6 +205,16 @@ async fn shell_on_a_terminal(site: &Site) -> Result<()> {
     terminal.screen().contains("awake", wait::SOON).await?;
     check::lacks(&terminal.screen().text(), "overslept")?;
 
+    terminal.resize(30, 100)?;
+    let followed = if site.end == End::Ours { "30 100" } else { "24 80" };
+    // The word comes by a call, which may come after keys that are pressed now.
+    terminal
+        .press(&format!(
+            "for i in $(seq 500); do [ \"$(stty size)\" = \"{followed}\" ] && break; sleep 0.02; done; echo \"<$(stty size)>\"\r"
+        ))
+        .await?;
+    terminal.screen().contains(&format!("<{followed}>"), wait::SOON).await?;
+
     terminal.press("exit 7\r").await?;
     let finished = terminal.finish(wait::SOON).await?;
     ensure!(finished.code == 7, "exit code {}: {}", finished.code, finished.text());

@@ -147,6 +147,16 @@ async fn processes(site: &Site, harness: &Harness) -> Result<()> {
     let told = to_the_end(&mut harness.start(spec).await?).await?;
     let terminal = format!("24 80\r\n{}\r\n", site.workspace.display());
     ensure!(told.terminal == terminal.as_bytes() && told.code == Some(4), "{told:?}");
+
+    let mut spec = sh("read line; stty size");
+    spec.tty = true;
+    let mut process = harness.start(spec).await?;
+    let can_resize = process.resize(7, 33).await?;
+    ensure!(can_resize == harness.has_process_control());
+    process.write(b"\n").await?;
+    let told = to_the_end(&mut process).await?;
+    let size = if can_resize { "7 33\r\n" } else { "24 80\r\n" };
+    ensure!(String::from_utf8_lossy(&told.terminal).ends_with(size), "{told:?}");
     let error = harness.start(ProcessSpec::new(["/missing/program"])).await.err();
     ensure!(matches!(error, Some(HarnessError::Refused(_))), "{error:?}");
     Ok(())

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::environment::EnvironmentInfo;
 use super::{method, notification};
 
-/// The extension that adds `process/closeStdin`.
+/// The extension that adds `process/closeStdin` and `process/resize`.
 pub const PROCESS_CONTROL: &str = "processControl";
 
 /// The extension that adds `process/consumed`: output waits for its reader instead of being dropped.

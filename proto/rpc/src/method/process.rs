@@ -40,6 +40,10 @@ method!(
     /// Ends stdin once everything written before has been passed on. Belongs to the extension `processControl`.
     CloseStdin, "process/closeStdin", ProcessParams => Empty
 );
+method!(
+    /// Gives a terminal another size, which its program is told. Belongs to the extension `processControl`.
+    Resize, "process/resize", ResizeParams => Empty
+);
 notification!(
     /// Bytes came out of a process.
     Output, "process/output", OutputParams
@@ -74,7 +78,7 @@ pub struct StartParams {
     pub env_policy: Option<EnvPolicy>,
     /// Variables laid over it.
     pub env: BTreeMap<String, String>,
-    /// Whether the process gets a terminal, 24 rows of 80 columns.
+    /// Whether the process gets a terminal, 24 rows of 80 columns at first.
     pub tty: bool,
     /// Whether stdin is a pipe; otherwise it is empty. A terminal's stdin is always open.
     #[serde(default)]
@@ -169,6 +173,18 @@ pub struct StartResult {
 pub struct ProcessParams {
     /// Which process.
     pub process_id: String,
+}
+
+/// The new size of a terminal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ResizeParams {
+    /// Which process.
+    pub process_id: String,
+    /// Rows of characters.
+    pub rows: u16,
+    /// Characters of a row.
+    pub columns: u16,
 }
 
 /// Where bytes came from.

@@ -29,6 +29,7 @@ mod file_trees;
 mod files;
 mod http;
 mod lifecycle;
+mod managed_network;
 mod normal;
 mod process;
 mod process_state;
@@ -57,6 +58,7 @@ const GROUPS: &[Group] = &[
     group("process", process::CASES),
     group("process_state", process_state::CASES),
     group("files", files::CASES),
+    group("managed_network", managed_network::CASES),
     group("file_trees", file_trees::CASES),
     Group {
         flags: &["--concurrent-requests", "2"],

@@ -7,6 +7,7 @@ mod conformance;
 mod gateway;
 mod late;
 mod limits;
+mod managed_network;
 mod matrix;
 mod nat;
 mod ours;
@@ -27,6 +28,7 @@ fn main() -> std::process::ExitCode {
         bad_input::cases(),
         limits::cases(),
         nat::cases(),
+        managed_network::cases(),
         conformance::cases(),
     ];
     runner::run(tables.into_iter().flatten())

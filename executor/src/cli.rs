@@ -16,6 +16,7 @@ use rendezvous_executor::credential;
 use rendezvous_executor::listen::{ListenUrl, stop_with_stdin};
 use rendezvous_executor::remote::Status;
 use rendezvous_executor::server::{Config, MAX_CONCURRENT_REQUESTS, Server};
+use rendezvous_host::own::Listening;
 use rendezvous_host::process::{Budget, limit_child_files};
 use rendezvous_service::admin::Admin;
 use rendezvous_service::args::{AdminArgs, LogArgs};
@@ -238,6 +239,11 @@ fn serve_operators(args: AdminArgs, status: Option<Status>, stop: CancellationTo
             vec!["no relay connection".to_owned()]
         }
     });
-    tokio::spawn(admin.serve(readiness, stop));
+    let own = Listening::at(admin.local_addr());
+    tokio::spawn(async move {
+        // Programs of this executor must not come here through its proxies.
+        let _own = own;
+        admin.serve(readiness, stop).await;
+    });
     Ok(())
 }

@@ -10,6 +10,7 @@ mod places;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use rendezvous_host::own::Listening;
 use rendezvous_service::listener::{self, BindError};
 use rendezvous_transport::dial::Dialer;
 use rendezvous_transport::policy::RegistryUrl;
@@ -34,6 +35,8 @@ pub struct Upstream {
 #[derive(Debug)]
 pub struct Gateway {
     http: listener::Server,
+    /// Programs of this executor must not come here through its proxies.
+    own: Listening,
 }
 
 /// Why there is no gateway.
@@ -58,9 +61,9 @@ impl Gateway {
         if !addr.ip().is_loopback() {
             return Err(GatewayError::NotLoopback(addr));
         }
-        Ok(Self {
-            http: listener::Server::bind(addr, None)?,
-        })
+        let http = listener::Server::bind(addr, None)?;
+        let own = Listening::at(http.local_addr());
+        Ok(Self { http, own })
     }
 
     /// The URL for `--remote`, with the real port.
@@ -75,6 +78,7 @@ impl Gateway {
             let handler = Arc::clone(&handler);
             move |request, _| Arc::clone(&handler).answer(request)
         };
+        let _own = self.own;
         self.http.serve(handle, stop).await;
         handler.finish().await;
     }

@@ -12,6 +12,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use rendezvous_host::own::Listening;
 use rendezvous_service::listener::{self, BindError};
 use rendezvous_transport::direct;
 use tokio_util::sync::CancellationToken;
@@ -25,6 +26,8 @@ use auth::Auth;
 #[derive(Debug)]
 pub struct Listener {
     http: listener::Server,
+    /// Programs of this executor must not come here through its proxies.
+    own: Listening,
 }
 
 impl Listener {
@@ -34,9 +37,9 @@ impl Listener {
     ///
     /// When the address is taken or not ours.
     pub fn bind(addr: SocketAddr) -> Result<Self, BindError> {
-        Ok(Self {
-            http: listener::Server::bind(addr, None)?,
-        })
+        let http = listener::Server::bind(addr, None)?;
+        let own = Listening::at(http.local_addr());
+        Ok(Self { http, own })
     }
 
     /// The URL to connect to, with the real port.
@@ -54,6 +57,7 @@ impl Listener {
                 std::future::ready(answer)
             }
         };
+        let _own = self.own;
         self.http.serve(handle, stop).await;
         handler.finish().await;
     }

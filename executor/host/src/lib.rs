@@ -5,6 +5,7 @@
 //! * [`mod@env`]: the environment of a child, computed from the host's own.
 //! * [`files`]: reads, writes, listings, copies and walks, run off the async threads.
 //! * [`http`]: requests from this machine's place in the network.
+//! * [`own`]: where this program itself listens.
 //! * [`proxy`]: the managed network of a program.
 //! * [`watch`]: waiting for paths to appear.
 //! * [`sandbox`]: confines programs and calls on files to what a permission profile allows.
@@ -15,6 +16,7 @@
 pub mod env;
 pub mod files;
 pub mod http;
+pub mod own;
 pub mod process;
 pub mod proxy;
 pub mod sandbox;

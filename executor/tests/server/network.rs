@@ -342,3 +342,30 @@ async fn launches_that_make_no_sense_are_refused() {
     let params = with(start("p", "true"), json!({"enforceManagedNetwork": true}));
     client.call("process/start", params).await.expect("started");
 }
+
+#[tokio::test]
+async fn no_rule_opens_what_the_executor_itself_listens_at() {
+    let server = server();
+    let mut client = Client::new(&server).await;
+    let any = "127.0.0.1:0".parse().expect("an address");
+    let listener = rendezvous_executor::listen::Listener::bind(any).expect("a port");
+    let gateway = rendezvous_executor::gateway::Gateway::bind(any).expect("a port");
+    let port = |url: String| url.rsplit(':').next().expect("a port").to_owned();
+    let domains = json!({"127.0.0.1": "allow", "localhost": "allow", "*": "allow"});
+    let own = [
+        format!("127.0.0.1:{}", port(listener.url())),
+        format!("localhost:{}", port(gateway.url())),
+        // Also the proxies of this and of other processes.
+        "${HTTP_PROXY#http://}".to_owned(),
+        "${ALL_PROXY#socks5h://}".to_owned(),
+        format!("0.0.0.0:{}", target().port()),
+    ];
+    for address in own {
+        let more = json!({"networkProxy": launch(&domains, None), "processId": format!("p{}", rand())});
+        let script = format!("curl -s -m 10 --noproxy '' http://{address}/");
+        let params = with(start("p", &script), more);
+        client.call("process/start", params).await.expect("started");
+        let told = follow(&mut client, |_| None).await;
+        assert!(told.out.contains("not_allowed_local"), "{address}: {}", told.out);
+    }
+}

@@ -34,6 +34,14 @@ pub(super) fn is_public(address: IpAddr) -> bool {
     }
 }
 
+/// Whether nothing may be dialled there, whatever rules say: the system takes such an address for this machine.
+pub(super) fn is_no_target(address: IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.octets()[0] == 0,
+        IpAddr::V6(address) => address.is_unspecified(),
+    }
+}
+
 /// Only 2000::/3 is given out at all.
 fn is_public_v6(address: Ipv6Addr) -> bool {
     match address.segments() {
@@ -101,6 +109,23 @@ mod tests {
             "ff02::1",
         ] {
             assert!(!public(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn this_network_is_no_target() {
+        for text in [
+            "0.0.0.0",
+            "0.1.2.3",
+            "0.255.255.255",
+            "::",
+            "::ffff:0.0.0.0",
+            "::ffff:0.0.0.1",
+        ] {
+            assert!(is_no_target(text.parse().unwrap()), "{text}");
+        }
+        for text in ["1.0.0.0", "127.0.0.1", "::1", "::ffff:127.0.0.1"] {
+            assert!(!is_no_target(text.parse().unwrap()), "{text}");
         }
     }
 

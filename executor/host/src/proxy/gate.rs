@@ -9,13 +9,16 @@ use std::time::{Duration, SystemTime};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use super::address;
 use super::decision::{Notice, Outcome, Protocol, Referee, Verdict};
 use super::host::{Host, Target};
+use super::lookup::Lookups;
 use super::rules::{Judgement, Mode, Rules, are_reachable};
+use crate::own;
 
 /// Addresses of one name that are dialled; a name with more is not asked for the rest.
 pub const MAX_ADDRESSES: usize = 16;
-/// Longest time to resolve a name.
+/// Longest time to resolve a name, waiting for room included.
 pub const RESOLVE_LIMIT: Duration = Duration::from_secs(10);
 /// Longest time to reach one address.
 pub const CONNECT_LIMIT: Duration = Duration::from_secs(10);
@@ -28,13 +31,12 @@ pub(super) type Addresses = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>>
 /// Turns names into addresses.
 pub(super) type Resolver = Arc<dyn Fn(String) -> Addresses + Send + Sync>;
 
-/// The resolver of this machine.
+/// The resolver of this machine, for one proxy.
 pub(super) fn system_resolver() -> Resolver {
-    Arc::new(|name| {
-        Box::pin(async move {
-            let found = tokio::net::lookup_host((name, 0)).await?;
-            Ok(found.map(|address| address.ip()).take(MAX_ADDRESSES).collect())
-        })
+    let lookups = Lookups::new();
+    Arc::new(move |name| {
+        let lookups = lookups.clone();
+        Box::pin(async move { lookups.resolve(name).await })
     })
 }
 
@@ -104,10 +106,17 @@ impl Gate {
         };
         // Without an answer nobody can say that the addresses are public.
         let addresses = self.resolve(&wish.target.host).await.unwrap_or_default();
-        if addresses.is_empty() || !are_reachable(&wish.target.host, judgement, &addresses) {
-            return (Outcome::Local, None);
+        if addresses.iter().any(|address| self.rules.denies_address(*address)) {
+            return (Outcome::Denied, None);
         }
         let port = wish.target.port;
+        let is_closed = |address: &IpAddr| address::is_no_target(*address) || own::listens_at((*address, port).into());
+        if addresses.is_empty()
+            || addresses.iter().any(is_closed)
+            || !are_reachable(&wish.target.host, judgement, &addresses)
+        {
+            return (Outcome::Local, None);
+        }
         (outcome, Some(Way { addresses, port }))
     }
 
@@ -148,6 +157,10 @@ impl Way {
         let dialling = async {
             let mut last = io::Error::from(io::ErrorKind::NotFound);
             for address in &self.addresses {
+                // A socket may have come since.
+                if own::listens_at((*address, self.port).into()) {
+                    return Err(io::ErrorKind::PermissionDenied.into());
+                }
                 match timeout(CONNECT_LIMIT, TcpStream::connect((*address, self.port))).await {
                     Ok(Ok(stream)) => {
                         stream.set_nodelay(true)?;

@@ -15,6 +15,7 @@ use super::gate::{Gate, system_resolver};
 use super::rules::Rules;
 use super::slots::Slots;
 use super::{http_server, socks_server};
+use crate::own::Listening;
 
 /// Where proxies are asked inside of a sandbox with a network of its own, which nobody else uses.
 pub const INSIDE: Addresses = Addresses {
@@ -44,11 +45,16 @@ impl fmt::Debug for Proxy {
 pub struct Listeners {
     pub(crate) http: TcpListener,
     pub(crate) socks: Option<TcpListener>,
+    /// That they are this program's, unless they are in a network of their own, where nobody of this one reaches them.
+    pub(crate) own: Vec<Listening>,
 }
 
 /// A proxy at work. Dropped, it ends with all its connections.
 #[derive(Debug)]
-pub struct Serving(#[expect(dead_code, reason = "held to be dropped")] DropGuard);
+pub struct Serving {
+    _end: DropGuard,
+    _own: Vec<Listening>,
+}
 
 /// How a program comes by its proxy.
 #[derive(Clone, Debug)]
@@ -86,10 +92,13 @@ impl Listeners {
     /// When there are none, or no descriptors.
     pub fn bind(with_socks: bool) -> io::Result<Self> {
         let any = (Ipv4Addr::LOCALHOST, 0);
-        Ok(Self {
-            http: TcpListener::bind(any)?,
-            socks: with_socks.then(|| TcpListener::bind(any)).transpose()?,
-        })
+        let http = TcpListener::bind(any)?;
+        let socks = with_socks.then(|| TcpListener::bind(any)).transpose()?;
+        let mut own = vec![Listening::at(http.local_addr()?)];
+        if let Some(socks) = &socks {
+            own.push(Listening::at(socks.local_addr()?));
+        }
+        Ok(Self { http, socks, own })
     }
 
     /// Where they are.
@@ -137,7 +146,10 @@ impl Proxy {
         if let Some(socks) = listeners.socks {
             accept(socks, Kind::Socks)?;
         }
-        Ok(Serving(end.drop_guard()))
+        Ok(Serving {
+            _end: end.drop_guard(),
+            _own: listeners.own,
+        })
     }
 
     /// Serves as many connections as there is room for.

@@ -91,6 +91,20 @@ impl Pattern {
         self.names(host)
     }
 
+    /// Whether a rule that denies is about this address where a name leads to it. Patterns of names are not: `*.*` would be
+    /// about every address.
+    pub(super) fn denies_address(&self, address: IpAddr) -> bool {
+        let is_about_addresses = match &self.shape {
+            Shape::Everything => true,
+            Shape::Exact(host) => matches!(host, Host::Address(_)),
+            Shape::Names { glob, .. } => {
+                glob.iter().any(u8::is_ascii_digit)
+                    && glob.iter().all(|byte| byte.is_ascii_digit() || b".*?".contains(byte))
+            }
+        };
+        is_about_addresses && self.names(&Host::from(address))
+    }
+
     /// Whether it names this one host and no other.
     pub(super) fn is_exactly(&self, host: &Host) -> bool {
         matches!(&self.shape, Shape::Exact(own) if own == host)
@@ -269,6 +283,31 @@ mod tests {
         }
         let pattern = Pattern::parse("[::1]:81").unwrap();
         assert!(pattern.allows(&Host::parse("::1").unwrap(), 81));
+    }
+
+    #[test]
+    fn a_denied_address_is_one_under_every_name() {
+        let denies = |pattern: &str, address: &str| {
+            Pattern::parse(pattern)
+                .unwrap()
+                .denies_address(address.parse().unwrap())
+        };
+        for pattern in [
+            "1.2.3.4",
+            "1.2.3.4:80",
+            "1.2.*",
+            "1.2.3.?",
+            "0x01020304",
+            "[::ffff:1.2.3.4]",
+        ] {
+            assert!(denies(pattern, "1.2.3.4"), "{pattern}");
+            assert!(denies(pattern, "::ffff:1.2.3.4"), "{pattern}");
+            assert!(!denies(pattern, "1.3.3.4"), "{pattern}");
+        }
+        assert!(denies("[::2]", "::2") && !denies("[::2]", "::3"));
+        for pattern in ["*.*", "*.test", "4.test"] {
+            assert!(!denies(pattern, "1.2.3.4"), "{pattern}");
+        }
     }
 
     #[test]

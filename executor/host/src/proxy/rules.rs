@@ -1,5 +1,7 @@
 //! What the proxy of a process lets pass, as far as rules say.
 
+use std::net::IpAddr;
+
 use super::host::{Host, Target};
 use super::pattern::{Pattern, PatternError};
 
@@ -119,6 +121,11 @@ impl Rules {
         }
     }
 
+    /// Whether a rule denies an address, by whatever name it was found.
+    pub(super) fn denies_address(&self, address: IpAddr) -> bool {
+        self.denied.iter().any(|pattern| pattern.denies_address(address))
+    }
+
     /// What holds for a target that no rule is about and that the client lets pass.
     pub(super) fn overridden(&self) -> Judgement {
         if self.allow_local {
@@ -135,11 +142,11 @@ impl Rules {
 }
 
 /// Whether all addresses of a host may be dialled.
-pub(super) fn are_reachable(host: &Host, judgement: Judgement, addresses: &[std::net::IpAddr]) -> bool {
+pub(super) fn are_reachable(host: &Host, judgement: Judgement, addresses: &[IpAddr]) -> bool {
     match judgement {
         Judgement::Anywhere => {
             // A rule for `localhost` opens this machine, not what some resolver makes of the name.
-            let is_own = |address: &std::net::IpAddr| address.to_canonical().is_loopback();
+            let is_own = |address: &IpAddr| address.to_canonical().is_loopback();
             !matches!(host, Host::Name(_)) || !host.is_local() || addresses.iter().all(is_own)
         }
         Judgement::Public => addresses.iter().all(|address| super::address::is_public(*address)),

@@ -323,6 +323,7 @@ fn receive_listeners(socket: &OwnedFd) -> io::Result<Listeners> {
     Ok(Listeners {
         http,
         socks: files.next().map(Into::into),
+        own: Vec::new(),
     })
 }
 

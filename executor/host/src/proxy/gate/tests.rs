@@ -123,6 +123,66 @@ async fn with_local_addresses_allowed_a_private_one_is_dialled() {
 }
 
 #[tokio::test]
+async fn a_denied_address_is_not_dialled_under_another_name() {
+    const ROWS: [&[&[&str]]; 2] = [&[&[PUBLIC, PRIVATE]], &[&["::ffff:10.1.2.3"]]];
+    for rows in ROWS {
+        for verdict in [None, Some(Verdict::Allow)] {
+            let mut rules = Rules::new(Mode::Full, true);
+            rules.deny(PRIVATE).unwrap();
+            if verdict.is_none() {
+                rules.allow("*").unwrap();
+            }
+            let (gate, judge) = gate(rules, verdict, resolver(rows));
+            assert_eq!(
+                gate.admit(&wish(Protocol::Http, "x.test", None)).await,
+                Err(Outcome::Denied)
+            );
+            assert_eq!(judge.outcomes(), [Outcome::Denied]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn nothing_opens_what_this_program_itself_listens_at() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = listener.local_addr().unwrap();
+    let own = own::Listening::at(at);
+    for verdict in [None, Some(Verdict::Allow)] {
+        for name in ["own.test", "localhost", "127.0.0.1", "[::ffff:127.0.0.1]"] {
+            let mut rules = Rules::new(Mode::Full, true);
+            if verdict.is_none() {
+                for pattern in ["*", "localhost", "127.0.0.1"] {
+                    rules.allow(pattern).unwrap();
+                }
+            }
+            let (gate, _) = gate(rules, verdict.clone(), resolver(&[&["127.0.0.1"]]));
+            let mut wish = wish(Protocol::Connect, name, None);
+            wish.target.port = at.port();
+            assert_eq!(gate.admit(&wish).await, Err(Outcome::Local), "{name}");
+        }
+    }
+    let way = Way {
+        addresses: vec![at.ip()],
+        port: at.port(),
+    };
+    let refused = way.dial().await.unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+    drop(own);
+    assert!(way.dial().await.is_ok());
+}
+
+#[tokio::test]
+async fn the_address_of_no_machine_is_refused_whatever_rules_say() {
+    for target in ["0.0.0.0", "0.0.0.1", "[::]", "[::ffff:0.0.0.0]", "0"] {
+        let mut rules = Rules::new(Mode::Full, true);
+        rules.allow("*").unwrap();
+        let (gate, _) = gate(rules, None, resolver(&[&[PUBLIC]]));
+        let wish = wish(Protocol::Connect, target, None);
+        assert_eq!(gate.admit(&wish).await, Err(Outcome::Local), "{target}");
+    }
+}
+
+#[tokio::test]
 async fn no_more_addresses_than_the_bound_are_kept() {
     let many: Resolver = Arc::new(|_| Box::pin(async { Ok(vec![PUBLIC.parse().unwrap(); MAX_ADDRESSES * 10]) }));
     let (gate, _) = gate(allowing("*"), None, many);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::address;
@@ -16,6 +17,8 @@ use super::lookup::Lookups;
 use super::rules::{Judgement, Mode, Rules, are_reachable};
 use crate::own;
 
+/// Questions of one proxy that its client has not answered yet. The next one is denied.
+pub const MAX_QUESTIONS: usize = 16;
 /// Addresses of one name that are dialled; a name with more is not asked for the rest.
 pub const MAX_ADDRESSES: usize = 16;
 /// Longest time to resolve a name, waiting for room included.
@@ -45,6 +48,8 @@ pub(super) struct Gate {
     pub(super) rules: Rules,
     pub(super) referee: Arc<dyn Referee>,
     pub(super) resolver: Resolver,
+    /// Room for [`MAX_QUESTIONS`].
+    pub(super) questions: Semaphore,
 }
 
 /// What a program asks a proxy for.
@@ -95,13 +100,11 @@ impl Gate {
             Judgement::Denied => return (Outcome::Denied, None),
             Judgement::Local => return (Outcome::Local, None),
             judgement @ (Judgement::Anywhere | Judgement::Public) => (Outcome::Allowed, judgement),
-            Judgement::Unknown => match self.referee.ask(wish.protocol, &wish.target) {
+            Judgement::Unknown => match self.ask(wish).await {
                 None => return (Outcome::NotAllowed, None),
-                Some(answer) => match answer.await.checked() {
-                    Verdict::Allow => (Outcome::AllowedByClient, self.rules.overridden()),
-                    Verdict::Deny(reason) => return (Outcome::DeniedByClient(reason), None),
-                    Verdict::Ask(reason) => return (Outcome::AskedByClient(reason), None),
-                },
+                Some(Verdict::Allow) => (Outcome::AllowedByClient, self.rules.overridden()),
+                Some(Verdict::Deny(reason)) => return (Outcome::DeniedByClient(reason), None),
+                Some(Verdict::Ask(reason)) => return (Outcome::AskedByClient(reason), None),
             },
         };
         // Without an answer nobody can say that the addresses are public.
@@ -118,6 +121,16 @@ impl Gate {
             return (Outcome::Local, None);
         }
         (outcome, Some(Way { addresses, port }))
+    }
+
+    /// Asks the client. Nothing: nobody is there to ask.
+    async fn ask(&self, wish: &Wish) -> Option<Verdict> {
+        // All places are taken by questions, so there is somebody to ask.
+        let Ok(_place) = self.questions.try_acquire() else {
+            return Some(Verdict::not_allowed());
+        };
+        let answer = self.referee.ask(wish.protocol, &wish.target)?;
+        Some(answer.await.checked())
     }
 
     async fn resolve(&self, host: &Host) -> io::Result<Vec<IpAddr>> {

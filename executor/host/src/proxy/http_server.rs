@@ -24,6 +24,7 @@ use super::decision::{Outcome, Protocol};
 use super::gate::{Gate, Way, Wish};
 use super::host::Target;
 use super::idle::{IDLE_LIMIT, Idle, tunnel};
+use super::presence::Presence;
 use super::target::{self, Request};
 
 /// Longest head of a request or of a response, in bytes.
@@ -33,6 +34,9 @@ pub const MAX_HEADERS: usize = 128;
 /// Longest time for the head of the first request, and of each further one.
 pub const HEAD_LIMIT: Duration = Duration::from_secs(30);
 
+/// Longest name of a method, in bytes.
+pub const MAX_METHOD: usize = 32;
+
 type Reply = Response<UnsyncBoxBody<Bytes, hyper::Error>>;
 
 /// A tunnel that was agreed on, for when the answer has been sent.
@@ -41,9 +45,16 @@ type Agreed = Arc<Mutex<Option<(OnUpgrade, TcpStream)>>>;
 /// Serves one connection of a program to its end.
 pub(super) async fn serve(stream: TcpStream, client: SocketAddr, gate: Arc<Gate>) {
     let agreed = Agreed::default();
-    let service = service_fn(|request| {
-        let (gate, agreed) = (Arc::clone(&gate), Arc::clone(&agreed));
-        async move { Ok::<_, Infallible>(answer(&gate, client, request, &agreed).await) }
+    let Ok(presence) = Presence::of(&stream).map(Arc::new) else {
+        return;
+    };
+    let shared = (gate, Arc::clone(&agreed), presence);
+    let service = service_fn(move |request| {
+        let (gate, agreed, presence) = shared.clone();
+        async move {
+            let answered = presence.during(answer(&gate, client, request, &agreed)).await;
+            Ok::<_, Infallible>(answered.unwrap_or_else(|| plain(StatusCode::REQUEST_TIMEOUT, "nobody waits")))
+        }
     });
     let served = server::Builder::new()
         .timer(TokioTimer::new())
@@ -67,6 +78,9 @@ pub(super) async fn serve(stream: TcpStream, client: SocketAddr, gate: Arc<Gate>
 }
 
 async fn answer(gate: &Gate, client: SocketAddr, request: http::Request<Incoming>, agreed: &Agreed) -> Reply {
+    if request.method().as_str().len() > MAX_METHOD {
+        return plain(StatusCode::BAD_REQUEST, "method too long");
+    }
     let understood = target::read(request.method(), request.uri(), request.headers());
     let (protocol, target) = match understood {
         Ok(Request::Tunnel(target)) => (Protocol::Connect, target),

@@ -6,12 +6,13 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
 use tokio::time::sleep;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::decision::Referee;
 use super::environment::Addresses;
-use super::gate::{Gate, system_resolver};
+use super::gate::{Gate, MAX_QUESTIONS, system_resolver};
 use super::rules::Rules;
 use super::slots::Slots;
 use super::{http_server, socks_server};
@@ -123,8 +124,9 @@ impl Proxy {
                 rules,
                 referee,
                 resolver,
+                questions: Semaphore::new(MAX_QUESTIONS),
             }),
-            slots,
+            slots: slots.proxy(),
         }
     }
 

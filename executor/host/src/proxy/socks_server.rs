@@ -12,6 +12,7 @@ use super::gate::{Gate, Wish};
 use super::host::Target;
 use super::http_server::HEAD_LIMIT;
 use super::idle::tunnel;
+use super::presence::Presence;
 use super::socks::{self, Foreign, MAX_GREETING, MAX_REQUEST, Parsed, Reply};
 
 /// Serves one connection of a program to its end.
@@ -30,20 +31,27 @@ pub(super) async fn serve(mut stream: TcpStream, client: SocketAddr, gate: &Gate
         method: None,
         client,
     };
-    let Ok(way) = gate.admit(&wish).await else {
-        return refuse(&mut stream, Reply::NotAllowed).await;
+    let Ok(presence) = Presence::of(&stream) else { return };
+    let Some(reached) = presence.during(reach(gate, &wish)).await else {
+        return;
     };
-    let mut far = match way.dial().await {
+    drop(presence);
+    let mut far = match reached {
         Ok(far) => far,
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            return refuse(&mut stream, Reply::Refused).await;
-        }
-        Err(_) => return refuse(&mut stream, Reply::Unreachable).await,
+        Err(reply) => return refuse(&mut stream, reply).await,
     };
     let reply = Reply::Succeeded.bytes(far.local_addr().ok());
     if stream.write_all(&reply).await.is_ok() && far.write_all(&early).await.is_ok() {
         tunnel(stream, far).await;
     }
+}
+
+async fn reach(gate: &Gate, wish: &Wish) -> Result<TcpStream, Reply> {
+    let way = gate.admit(wish).await.map_err(|_outcome| Reply::NotAllowed)?;
+    way.dial().await.map_err(|error| match error.kind() {
+        io::ErrorKind::ConnectionRefused => Reply::Refused,
+        _ => Reply::Unreachable,
+    })
 }
 
 /// What a client asks for, with what it sent behind already; or why it is refused. Nothing when it is no client.

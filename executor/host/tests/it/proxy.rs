@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rendezvous_host::proxy::{
-    Addresses, Answer, Listeners, MAX_CONNECTIONS, MAX_HEAD, Mode, Notice, Outcome, Protocol, Proxy, Referee, Rules,
-    Serving, Slots, Target, Verdict,
+    Addresses, Answer, Listeners, MAX_CONNECTIONS_PROXY, MAX_HEAD, MAX_METHOD, Mode, Notice, Outcome, Protocol, Proxy,
+    Referee, Rules, Serving, Slots, Target, Verdict,
 };
 use tokio::task::spawn_blocking;
 
@@ -44,10 +44,6 @@ struct World {
 impl World {
     /// A proxy that may reach local addresses as its rules say, and a server that tells what it was asked.
     fn new(verdict: Option<Verdict>, mode: Mode, allowed: &[&str]) -> Self {
-        Self::with_slots(verdict, mode, allowed, Slots::default())
-    }
-
-    fn with_slots(verdict: Option<Verdict>, mode: Mode, allowed: &[&str], slots: Slots) -> Self {
         let mut rules = Rules::new(mode, true);
         for pattern in allowed {
             rules.allow(pattern).expect("a pattern");
@@ -59,7 +55,7 @@ impl World {
         });
         let listeners = Listeners::bind(true).expect("ports");
         let at = listeners.addresses().expect("addresses");
-        let proxy = Proxy::new(rules, Arc::clone(&judge) as _, slots);
+        let proxy = Proxy::new(rules, Arc::clone(&judge) as _, Slots::default());
         Self {
             at,
             server: echo_server(),
@@ -356,6 +352,13 @@ async fn heads_are_bounded_and_broken_ones_refused() {
         (many, "431"),
         ("BLAH\r\n\r\n".to_owned(), "400"),
         (
+            format!(
+                "{} http://{server}/ HTTP/1.1\r\nHost: {server}\r\nConnection: close\r\n\r\n",
+                "M".repeat(MAX_METHOD + 1)
+            ),
+            "400",
+        ),
+        (
             format!("GET http://{server}/ HTTP/1.1\r\nHost: other.test\r\nConnection: close\r\n\r\n"),
             "400",
         ),
@@ -382,15 +385,10 @@ async fn heads_are_bounded_and_broken_ones_refused() {
 
 #[tokio::test]
 async fn connections_over_the_bound_wait_for_one_that_ends() {
-    let world = World::with_slots(
-        None,
-        Mode::Full,
-        &["127.0.0.1"],
-        Slots::new(MAX_CONNECTIONS, MAX_CONNECTIONS * 2),
-    );
+    let world = World::new(None, Mode::Full, &["127.0.0.1"]);
     let server = world.server;
     let http = world.at.http;
-    let mut held: Vec<TcpStream> = (0..MAX_CONNECTIONS).map(|_| connect(http)).collect();
+    let mut held: Vec<TcpStream> = (0..MAX_CONNECTIONS_PROXY).map(|_| connect(http)).collect();
     // All are served: each answers.
     for stream in &mut held {
         stream.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("written");
@@ -410,6 +408,54 @@ async fn connections_over_the_bound_wait_for_one_that_ends() {
     assert!(world.outcomes().is_empty());
     held.pop();
     assert!(waiting.await.expect("an answer").starts_with("HTTP/1.1 200"));
+}
+
+/// Tells when its question is given up.
+#[derive(Debug)]
+struct Patient {
+    asked: tokio::sync::mpsc::UnboundedSender<&'static str>,
+}
+
+impl Referee for Patient {
+    fn ask(&self, _: Protocol, _: &Target) -> Option<Answer> {
+        struct Open(tokio::sync::mpsc::UnboundedSender<&'static str>);
+        impl Drop for Open {
+            fn drop(&mut self) {
+                let _gone = self.0.send("given up");
+            }
+        }
+        let _gone = self.asked.send("asked");
+        let open = Open(self.asked.clone());
+        Some(Box::pin(async move {
+            let _open = open;
+            std::future::pending().await
+        }))
+    }
+
+    fn notice(&self, _: Notice) {}
+}
+
+#[tokio::test]
+async fn a_question_ends_with_the_connection_that_it_is_for() {
+    let (asked, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let listeners = Listeners::bind(true).expect("ports");
+    let at = listeners.addresses().expect("addresses");
+    let proxy = Proxy::new(Rules::default(), Arc::new(Patient { asked }), Slots::default());
+    let _serving = proxy.serve(listeners).expect("served");
+    let socks = at.socks.expect("an address");
+    // With bytes behind the request, which nobody reads and which hide the end from readers.
+    let get = "GET http://x.test/ HTTP/1.1\r\nHost: x.test\r\n\r\nGET";
+    let tunnel = "CONNECT x.test:1 HTTP/1.1\r\nHost: x.test\r\n\r\nmore";
+    let greeting = "\x05\x01\0\x05\x01\0\x03\x06x.test\0\x50more";
+    for (at, bytes) in [(at.http, get), (at.http, tunnel), (socks, greeting)] {
+        let mut stream = connect(at);
+        stream.write_all(bytes.as_bytes()).expect("written");
+        let next = tokio::time::timeout(PATIENCE, told.recv());
+        assert_eq!(next.await.expect("in time"), Some("asked"));
+        drop(stream);
+        let next = tokio::time::timeout(PATIENCE, told.recv());
+        assert_eq!(next.await.expect("in time"), Some("given up"));
+    }
 }
 
 #[tokio::test]

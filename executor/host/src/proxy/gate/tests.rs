@@ -48,6 +48,7 @@ fn gate(rules: Rules, verdict: Option<Verdict>, resolver: Resolver) -> (Gate, Ar
             rules,
             referee,
             resolver,
+            questions: Semaphore::new(MAX_QUESTIONS),
         },
         judge,
     )
@@ -227,6 +228,47 @@ async fn only_the_unknown_is_asked_about_and_nothing_is_remembered() {
     }
     assert_eq!(judge.asked.load(Ordering::Relaxed), 2);
     assert_eq!(judge.outcomes(), [Outcome::AllowedByClient, Outcome::AllowedByClient]);
+}
+
+/// Is asked, and never answers.
+#[derive(Debug, Default)]
+struct Silent(AtomicUsize);
+
+impl Referee for Silent {
+    fn ask(&self, _: Protocol, _: &Target) -> Option<Answer> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Some(Box::pin(std::future::pending()))
+    }
+
+    fn notice(&self, _: Notice) {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn open_questions_of_a_proxy_are_bounded() {
+    let silent = Arc::new(Silent::default());
+    let gate = Arc::new(Gate {
+        rules: Rules::default(),
+        referee: Arc::clone(&silent) as _,
+        resolver: resolver(&[&[PUBLIC]]),
+        questions: Semaphore::new(MAX_QUESTIONS),
+    });
+    let ask = |name: &str| {
+        let (gate, wish) = (Arc::clone(&gate), wish(Protocol::Http, name, None));
+        tokio::spawn(async move { gate.admit(&wish).await })
+    };
+    let mut open: Vec<_> = (0..MAX_QUESTIONS).map(|_| ask("x.test")).collect();
+    tokio::task::yield_now().await;
+    let denied = Err(Outcome::DeniedByClient("not_allowed".into()));
+    assert_eq!(ask("x.test").await.unwrap(), denied);
+    assert_eq!(silent.0.load(Ordering::Relaxed), MAX_QUESTIONS);
+    // Who gives up makes room.
+    let last = open.pop().unwrap();
+    last.abort();
+    let _aborted = last.await;
+    let next = ask("x.test");
+    tokio::task::yield_now().await;
+    assert!(!next.is_finished());
+    assert_eq!(silent.0.load(Ordering::Relaxed), MAX_QUESTIONS + 1);
 }
 
 #[tokio::test]

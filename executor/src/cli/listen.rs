@@ -131,7 +131,10 @@ impl ListenArgs {
 
 /// Where to listen and for whom, checked.
 pub(super) enum Plan {
-    WebSocket { listener: Listener, auth: Option<Auth> },
+    WebSocket {
+        listener: Box<Listener>,
+        auth: Option<Auth>,
+    },
     Stdio,
 }
 
@@ -153,7 +156,7 @@ pub(super) fn plan(args: &ListenArgs, url: ListenUrl, allow_insecure: bool) -> a
         }
         tracing::warn!(%addr, "connections from other machines are not encrypted");
     }
-    let listener = Listener::bind(addr)?;
+    let listener = Box::new(Listener::bind(addr)?);
     Ok(Plan::WebSocket { listener, auth })
 }
 

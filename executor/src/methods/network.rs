@@ -66,7 +66,7 @@ impl Launch {
             process: process.to_owned(),
             patience: self.patience,
         };
-        let proxy = Proxy::new(self.rules, Arc::new(client), session.proxy_slots().clone());
+        let proxy = Proxy::new(self.rules, Arc::new(client), session.proxy_slots());
         let locally = match (self.allow_local, is_managed) {
             (false, _) => Locally::Proxied,
             (true, false) => Locally::Direct,

@@ -31,7 +31,7 @@ pub(crate) fn proxy(allowed: &[&str]) -> Attached {
         rules.allow(pattern).expect("a pattern");
     }
     Attached::Inside {
-        proxy: Proxy::new(rules, Arc::new(Nobody), Slots::default()),
+        proxy: Proxy::new(rules, Arc::new(Nobody), &Slots::default()),
         socks: true,
     }
 }

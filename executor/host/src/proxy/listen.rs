@@ -117,7 +117,7 @@ impl Listeners {
 
 impl Proxy {
     /// A proxy for one program, whose connections count in `slots`.
-    pub fn new(rules: Rules, referee: Arc<dyn Referee>, slots: Slots) -> Self {
+    pub fn new(rules: Rules, referee: Arc<dyn Referee>, slots: &Slots) -> Self {
         let resolver = system_resolver();
         Self {
             gate: Arc::new(Gate {

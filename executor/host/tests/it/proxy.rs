@@ -55,7 +55,7 @@ impl World {
         });
         let listeners = Listeners::bind(true).expect("ports");
         let at = listeners.addresses().expect("addresses");
-        let proxy = Proxy::new(rules, Arc::clone(&judge) as _, Slots::default());
+        let proxy = Proxy::new(rules, Arc::clone(&judge) as _, &Slots::default());
         Self {
             at,
             server: echo_server(),
@@ -440,7 +440,7 @@ async fn a_question_ends_with_the_connection_that_it_is_for() {
     let (asked, mut told) = tokio::sync::mpsc::unbounded_channel();
     let listeners = Listeners::bind(true).expect("ports");
     let at = listeners.addresses().expect("addresses");
-    let proxy = Proxy::new(Rules::default(), Arc::new(Patient { asked }), Slots::default());
+    let proxy = Proxy::new(Rules::default(), Arc::new(Patient { asked }), &Slots::default());
     let _serving = proxy.serve(listeners).expect("served");
     let socks = at.socks.expect("an address");
     // With bytes behind the request, which nobody reads and which hide the end from readers.

@@ -26,6 +26,11 @@ pub(super) fn no_proxy() -> RpcError {
     RpcError::invalid_params("enforceManagedNetwork with a sandbox needs networkProxy on this executor")
 }
 
+/// Enforcement without anything that enforces. Stock executors start the process all the same, with every way open.
+pub(super) fn no_sandbox() -> RpcError {
+    RpcError::invalid_params("enforceManagedNetwork needs a sandbox on this executor")
+}
+
 impl Launch {
     /// Reads what a client asks for.
     pub(super) fn new(launch: &ProxyLaunch) -> Result<Self, RpcError> {

@@ -37,8 +37,10 @@ pub(super) async fn start<S: Sink>(connection: &Connection<S>, request: &Request
     let enforces_network = params.enforce_managed_network;
     let (mut spec, policy) = spec(params)?;
     let mut sandbox_type = "none";
-    // Without a sandbox there is nothing that could enforce it, and stock executors do not try.
-    let is_managed = enforces_network && policy.is_some();
+    if enforces_network && policy.is_none() {
+        return Err(network::no_sandbox());
+    }
+    let is_managed = enforces_network;
     if is_managed && launch.is_none() {
         return Err(network::no_proxy());
     }

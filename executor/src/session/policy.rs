@@ -3,6 +3,8 @@
 //! The proxies of a session's processes outlive its streams; questions do not. One that is open when its stream ends is
 //! answered with a denial, as is one that comes while no stream is attached.
 
+mod answer;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,10 +12,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use rendezvous_host::proxy::{Answer, Notice, Protocol, Referee, Target, Verdict};
-use rendezvous_rpc::envelope::{self, Message, RequestId, write_notification, write_request};
+use rendezvous_rpc::envelope::{Message, RequestId, write_notification, write_request};
 use rendezvous_rpc::method::network::{
-    ClientDecision, NetworkProtocol, NetworkRequest, PolicyDecision, PolicyDecisionParams, PolicyRequest,
-    PolicyRequestParams, PolicyRequestResult,
+    NetworkProtocol, NetworkRequest, PolicyDecision, PolicyDecisionParams, PolicyRequest, PolicyRequestParams,
 };
 use rendezvous_rpc::{Method as _, Notification as _};
 use serde_json::value::RawValue;
@@ -21,12 +22,14 @@ use time::OffsetDateTime;
 use time::format_description::BorrowedFormatItem;
 use time::macros::format_description;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 /// Questions of one session that are open at once. The next one is answered with a denial.
 pub(crate) const MAX_QUESTIONS: usize = 256;
 /// Messages of a session that wait for its stream; a decision that finds no room is not told.
 pub(crate) const MAX_MESSAGES: usize = 512;
+/// Longest message, in bytes; a longer one is not sent. With [`MAX_MESSAGES`] it bounds what waits for a stream.
+pub(crate) const MAX_MESSAGE: usize = 4 * 1024;
 /// Longest time that a client may ask for; it is more than anybody waits for a connection.
 pub(crate) const MAX_PATIENCE: Duration = Duration::from_secs(60 * 60);
 /// How long after its own time a client is waited for, as stock executors do: it answers then that it was too late.
@@ -44,7 +47,14 @@ struct State {
     stream: Option<mpsc::Sender<Bytes>>,
     /// The number of the last question. It never goes back, so that a late answer is not taken for another one's.
     last: i64,
-    open: HashMap<i64, oneshot::Sender<Verdict>>,
+    open: HashMap<i64, Open>,
+}
+
+#[derive(Debug)]
+struct Open {
+    answer: oneshot::Sender<Verdict>,
+    /// The end of the client's own time, after which it allows nothing.
+    until: Instant,
 }
 
 /// What an answer belongs to.
@@ -87,7 +97,11 @@ impl Desk {
         let mut state = self.state();
         if let Some(waiting) = state.open.remove(&id) {
             self.open.store(state.open.len(), Ordering::Relaxed);
-            let _gone = waiting.send(verdict(result));
+            let verdict = match verdict(result) {
+                Verdict::Allow if Instant::now() > waiting.until => Verdict::not_allowed(),
+                verdict => verdict,
+            };
+            let _gone = waiting.answer.send(verdict);
         } else if !(1..=state.last).contains(&id) {
             return Known::Never;
         }
@@ -97,14 +111,17 @@ impl Desk {
     /// Takes a whole message if it is an answer to a question.
     pub(crate) fn take(&self, message: &Message) -> Option<Known> {
         match message {
-            Message::Response(response) => Some(self.answered(&response.id, Some(&response.result))),
+            Message::Response(response) => {
+                let result = Some(&*response.result).filter(|_| !response.has_error);
+                Some(self.answered(&response.id, result))
+            }
             Message::Error(error) => Some(self.answered(&error.id, None)),
             Message::Request(_) | Message::Notification(_) => None,
         }
     }
 
     /// Sends a question, if there is room for one and a stream that takes it.
-    fn ask(&self, params: &PolicyRequestParams) -> Option<(i64, oneshot::Receiver<Verdict>)> {
+    fn ask(&self, params: &PolicyRequestParams, patience: Duration) -> Option<(i64, oneshot::Receiver<Verdict>)> {
         let mut state = self.state();
         if state.open.len() >= MAX_QUESTIONS {
             return None;
@@ -112,10 +129,14 @@ impl Desk {
         let id = state.last + 1;
         let mut message = Vec::new();
         write_request(&mut message, &id.into(), PolicyRequest::NAME, params, None).ok()?;
+        if message.len() > MAX_MESSAGE {
+            return None;
+        }
         state.stream.as_ref()?.try_send(message.into()).ok()?;
         state.last = id;
         let (answer, waiting) = oneshot::channel();
-        state.open.insert(id, answer);
+        let until = Instant::now() + patience;
+        state.open.insert(id, Open { answer, until });
         self.open.store(state.open.len(), Ordering::Relaxed);
         Some((id, waiting))
     }
@@ -131,6 +152,7 @@ impl Desk {
         let mut message = Vec::new();
         if let Some(stream) = stream
             && write_notification(&mut message, PolicyDecision::NAME, params).is_ok()
+            && message.len() <= MAX_MESSAGE
         {
             let _full = stream.try_send(message.into());
         }
@@ -151,13 +173,7 @@ impl Drop for Question {
 
 /// Only an answer that can be understood allows anything.
 fn verdict(result: Option<&RawValue>) -> Verdict {
-    let result = result.and_then(|result| envelope::decode_result::<PolicyRequestResult>(result).ok());
-    match result.map(|result| result.decision) {
-        Some(ClientDecision::Allow) => Verdict::Allow,
-        Some(ClientDecision::Deny { reason }) => Verdict::Deny(reason),
-        Some(ClientDecision::Ask { reason }) => Verdict::Ask(reason),
-        None => Verdict::not_allowed(),
-    }
+    result.and_then(answer::read).unwrap_or_else(Verdict::not_allowed)
 }
 
 /// Stands between the proxy of one process and the session's client.
@@ -171,7 +187,7 @@ pub(crate) struct Client {
 
 impl Referee for Client {
     fn ask(&self, protocol: Protocol, target: &Target) -> Option<Answer> {
-        let patience = self.patience?.min(MAX_PATIENCE) + GRACE;
+        let patience = self.patience?.min(MAX_PATIENCE);
         let params = PolicyRequestParams {
             process_id: self.process.clone(),
             request: NetworkRequest {
@@ -180,7 +196,7 @@ impl Referee for Client {
                 port: target.port,
             },
         };
-        let asked = self.desk.ask(&params).map(|(id, waiting)| {
+        let asked = self.desk.ask(&params, patience).map(|(id, waiting)| {
             let desk = Arc::clone(&self.desk);
             (Question { desk, id }, waiting)
         });
@@ -188,7 +204,7 @@ impl Referee for Client {
             let Some((_question, waiting)) = asked else {
                 return Verdict::not_allowed();
             };
-            match timeout(patience, waiting).await {
+            match timeout(patience + GRACE, waiting).await {
                 Ok(Ok(verdict)) => verdict,
                 // Nobody answers, or nobody is there any more.
                 Ok(Err(_)) | Err(_) => Verdict::not_allowed(),

@@ -338,9 +338,16 @@ async fn launches_that_make_no_sense_are_refused() {
         .await
         .expect_err("refused");
     assert!(code == -32602 && message.contains("networkProxy"), "{message}");
-    // Without a sandbox there is nothing to enforce it, and stock executors ignore it.
-    let params = with(start("p", "true"), json!({"enforceManagedNetwork": true}));
-    client.call("process/start", params).await.expect("started");
+    // Without a sandbox there is nothing to enforce it.
+    for more in [
+        json!({}),
+        json!({"networkProxy": launch(&json!({}), None)}),
+        json!({"sandbox": null}),
+    ] {
+        let params = with(with(start("p", "true"), json!({"enforceManagedNetwork": true})), more);
+        let (code, message) = client.call("process/start", params).await.expect_err("refused");
+        assert!(code == -32602 && message.contains("needs a sandbox"), "{message}");
+    }
 }
 
 #[tokio::test]

@@ -160,6 +160,8 @@ pub struct Response {
     pub id: RequestId,
     /// Its result; decode with [`decode_result`].
     pub result: Box<RawValue>,
+    /// Whether there was an error beside the result, which stock peers ignore.
+    pub has_error: bool,
 }
 
 /// The bad end of a call.
@@ -288,8 +290,13 @@ impl Message {
             Members {
                 id: Some(id),
                 result: Some(result),
+                error,
                 ..
-            } => Self::Response(Response { id, result }),
+            } => Self::Response(Response {
+                id,
+                result,
+                has_error: error.is_some(),
+            }),
             Members {
                 id: Some(id),
                 error: Some(error),

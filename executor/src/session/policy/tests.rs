@@ -72,6 +72,9 @@ async fn whatever_else_comes_is_a_denial() {
         json!({"result": {"decision": "allow"}}),
         json!({"result": {"decision": {"type": "maybe"}}}),
         json!({"result": {"decision": {"type": "deny"}}}),
+        json!({"result": {"decision": ["allow"]}}),
+        json!({"result": [{"type": "allow"}]}),
+        json!({"result": {"decision": {"type": "allow"}}, "error": {"code": 1, "message": "no"}}),
     ] {
         let (desk, _messages) = attached(8);
         let waiting = client(&desk, PATIENCE).ask(Protocol::Http, &target("x.test")).unwrap();
@@ -85,14 +88,14 @@ async fn whatever_else_comes_is_a_denial() {
 #[tokio::test(start_paused = true)]
 async fn silence_is_a_denial_after_its_time_and_a_late_answer_is_ignored() {
     let (desk, _messages) = attached(8);
-    let begin = tokio::time::Instant::now();
+    let begin = Instant::now();
     let waiting = client(&desk, PATIENCE).ask(Protocol::Http, &target("x.test")).unwrap();
     assert_eq!(waiting.await, Verdict::not_allowed());
     assert_eq!(begin.elapsed().as_secs(), 2 + GRACE.as_secs());
     assert!(!desk.is_waiting());
     let late = json!({"id": 1, "result": {"decision": {"type": "allow"}}});
     assert_eq!(answer(&desk, &late), Some(Known::Asked));
-    let begin = tokio::time::Instant::now();
+    let begin = Instant::now();
     let for_ever = client(&desk, Some(Duration::MAX))
         .ask(Protocol::Http, &target("x.test"))
         .unwrap();
@@ -101,10 +104,29 @@ async fn silence_is_a_denial_after_its_time_and_a_late_answer_is_ignored() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn after_its_time_a_client_denies_but_allows_nothing() {
+    let deny = json!({"type": "deny", "reason": "late"});
+    let allow = json!({"type": "allow"});
+    for (late, decision, expected) in [
+        (false, &allow, Verdict::Allow),
+        (true, &allow, Verdict::not_allowed()),
+        (true, &deny, Verdict::Deny("late".to_owned())),
+    ] {
+        let (desk, _messages) = attached(8);
+        let waiting = client(&desk, PATIENCE).ask(Protocol::Http, &target("x.test")).unwrap();
+        let waiting = tokio::spawn(waiting);
+        let after = Duration::from_millis(if late { 2_001 } else { 1_999 });
+        tokio::time::sleep(after).await;
+        answer(&desk, &json!({"id": 1, "result": {"decision": decision}}));
+        assert_eq!(waiting.await.unwrap(), expected, "{late} {decision}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_end_of_the_stream_is_a_denial_and_so_is_its_absence() {
     let (desk, _messages) = attached(8);
     let client = client(&desk, PATIENCE);
-    let begin = tokio::time::Instant::now();
+    let begin = Instant::now();
     let waiting = client.ask(Protocol::Http, &target("x.test")).unwrap();
     desk.detach();
     assert_eq!(waiting.await, Verdict::not_allowed());
@@ -125,7 +147,7 @@ async fn open_questions_are_bounded() {
     let mut waiting: Vec<Answer> = (0..MAX_QUESTIONS)
         .map(|_| client.ask(Protocol::Http, &target("x.test")).unwrap())
         .collect();
-    let begin = tokio::time::Instant::now();
+    let begin = Instant::now();
     let one_too_many = client.ask(Protocol::Http, &target("x.test")).unwrap();
     assert_eq!(one_too_many.await, Verdict::not_allowed());
     assert_eq!(begin.elapsed(), Duration::ZERO);
@@ -164,6 +186,36 @@ async fn a_stream_that_takes_nothing_costs_no_memory() {
     });
     assert_eq!(next(&mut messages).await, told);
     next(&mut messages).await;
+    assert!(messages.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn what_waits_for_a_stream_is_bounded_in_bytes() {
+    let (desk, mut messages) = attached(8);
+    let mut client = client(&desk, PATIENCE);
+    let notice = |method: usize, reason: usize| Notice {
+        at: std::time::UNIX_EPOCH,
+        outcome: rendezvous_host::proxy::Outcome::DeniedByClient("\"".repeat(reason)),
+        protocol: Protocol::Http,
+        target: Target {
+            host: Host::Name("a".repeat(rendezvous_host::proxy::MAX_HOST)),
+            port: 65_535,
+        },
+        method: Some("M".repeat(method)),
+        client: "[2001:db8:1111:1111:1111:1111:1111:1111]:65535".parse().unwrap(),
+    };
+    // The longest that there can be, and one that there cannot.
+    client.process = "\"".repeat(256);
+    client.notice(notice(
+        rendezvous_host::proxy::MAX_METHOD,
+        rendezvous_host::proxy::MAX_REASON,
+    ));
+    assert!(messages.try_recv().unwrap().len() > MAX_MESSAGE / 2);
+    client.notice(notice(MAX_MESSAGE, 1));
+    assert!(messages.try_recv().is_err());
+    client.process = "p".repeat(MAX_MESSAGE);
+    let too_long = client.ask(Protocol::Http, &target("x.test")).unwrap();
+    assert_eq!(too_long.await, Verdict::not_allowed());
     assert!(messages.try_recv().is_err());
 }
 

@@ -30,8 +30,8 @@ fn tells_the_four_shapes_apart() {
         panic!("a response");
     };
     assert_eq!(
-        (response.id, response.result.get()),
-        (RequestId::Integer(i64::MIN), "null")
+        (response.id, response.result.get(), response.has_error),
+        (RequestId::Integer(i64::MIN), "null", true)
     );
     let Message::Error(error) = decode(r#"{"id":3,"error":{"code":-32004,"message":"gone","data":{"a":1}}}"#) else {
         panic!("an error");

@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use crate::own;
+
 /// Ranges of IPv4 that are not for the public Internet: address and length of the prefix.
 const SPECIAL_V4: [(Ipv4Addr, u32); 15] = [
     (Ipv4Addr::new(0, 0, 0, 0), 8),
@@ -21,10 +23,19 @@ const SPECIAL_V4: [(Ipv4Addr, u32); 15] = [
     (Ipv4Addr::new(240, 0, 0, 0), 4),
 ];
 
-/// Whether a packet to this address leaves for the public Internet.
+/// Whether a packet to this address leaves for the public Internet, which it does not for an address of this machine.
+pub(super) fn is_public(address: IpAddr) -> bool {
+    is_global(address) && is_another(address, &own::interfaces().unwrap_or_default())
+}
+
+fn is_another(address: IpAddr, interfaces: &[IpAddr]) -> bool {
+    !interfaces.contains(&address.to_canonical())
+}
+
+/// Whether an address is one of the public Internet.
 ///
 /// What is translated or tunnelled to an address of IPv4 (NAT64, 6to4, Teredo) is not, whatever address that is.
-pub(super) fn is_public(address: IpAddr) -> bool {
+fn is_global(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(address) => !SPECIAL_V4.iter().any(|(range, bits)| {
             let mask = u32::MAX << (u32::BITS - bits);
@@ -110,6 +121,15 @@ mod tests {
         ] {
             assert!(!public(text), "{text}");
         }
+    }
+
+    #[test]
+    fn an_address_of_this_machine_is_local() {
+        let own: IpAddr = "93.184.216.34".parse().unwrap();
+        for same in ["93.184.216.34", "::ffff:93.184.216.34"] {
+            assert!(!is_another(same.parse().unwrap(), &[own]), "{same}");
+        }
+        assert!(is_another("93.184.216.35".parse().unwrap(), &[own]));
     }
 
     #[test]

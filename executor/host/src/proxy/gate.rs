@@ -59,6 +59,8 @@ pub(super) struct Wish {
     pub(super) target: Target,
     /// Of HTTP.
     pub(super) method: Option<String>,
+    /// Of HTTP: whether something is sent beside the head.
+    pub(super) has_body: bool,
     pub(super) client: SocketAddr,
 }
 
@@ -85,11 +87,8 @@ impl Gate {
         if self.rules.mode == Mode::Limited && wish.protocol == Protocol::Connect {
             return Err(self.tell(wish, Outcome::Tunnel));
         }
-        if wish
-            .method
-            .as_ref()
-            .is_some_and(|method| wish.protocol == Protocol::Http && !self.rules.takes_method(method))
-        {
+        let is_taken = |method: &String| self.rules.takes_method(method) && self.rules.takes_body(wish.has_body);
+        if wish.protocol == Protocol::Http && !wish.method.as_ref().is_none_or(is_taken) {
             return Err(self.tell(wish, Outcome::Method));
         }
         Ok(way)

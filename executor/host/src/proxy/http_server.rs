@@ -1,5 +1,6 @@
 //! The HTTP proxy: forwards plain requests and opens tunnels.
 
+use std::borrow::Cow;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -91,6 +92,7 @@ async fn answer(gate: &Gate, client: SocketAddr, request: http::Request<Incoming
         protocol,
         target,
         method: Some(request.method().as_str().to_owned()),
+        has_body: !request.body().is_end_stream(),
         client,
     };
     let way = match gate.admit(&wish).await {
@@ -158,10 +160,10 @@ fn rewrite(request: &mut http::Request<Incoming>, target: &Target) -> Result<(),
         request.headers_mut().insert(HOST, HeaderValue::try_from(host)?);
     }
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
-    let path = if *request.method() == Method::OPTIONS && path.is_empty() {
-        "*"
-    } else {
-        path
+    let path = match path {
+        "" if *request.method() == Method::OPTIONS => Cow::Borrowed("*"),
+        query if query.starts_with('?') => Cow::Owned(format!("/{query}")),
+        path => Cow::Borrowed(path),
     };
     *request.uri_mut() = path.parse::<Uri>()?;
     *request.version_mut() = Version::HTTP_11;

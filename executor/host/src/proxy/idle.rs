@@ -13,7 +13,7 @@ pub const IDLE_LIMIT: Duration = Duration::from_secs(15 * 60);
 /// Bytes on their way in each direction of a tunnel.
 const BUFFER: usize = 16 * 1024;
 
-/// A stream whose reads fail once nothing was read from or written to it for a time.
+/// A stream that fails once nothing was read from or written to it for a time.
 #[derive(Debug)]
 pub(super) struct Idle<S> {
     inner: S,
@@ -32,6 +32,15 @@ impl<S> Idle<S> {
         }
     }
 
+    /// Notes that something moved, or looks whether it is too long ago.
+    fn watched<T>(&mut self, cx: &mut Context<'_>, moved: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if moved.is_ready() {
+            self.moved = Instant::now();
+            return moved;
+        }
+        self.poll_idle(cx).map(Err)
+    }
+
     /// Ready when the time is over. The alarm is moved only when it goes off, not with every byte.
     fn poll_idle(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
         loop {
@@ -47,21 +56,15 @@ impl<S> Idle<S> {
 
 impl<S: AsyncRead + Unpin> AsyncRead for Idle<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        match Pin::new(&mut self.inner).poll_read(cx, buffer) {
-            Poll::Ready(read) => {
-                self.moved = Instant::now();
-                Poll::Ready(read)
-            }
-            Poll::Pending => self.poll_idle(cx).map(Err),
-        }
+        let read = Pin::new(&mut self.inner).poll_read(cx, buffer);
+        self.watched(cx, read)
     }
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Idle<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let written = ready!(Pin::new(&mut self.inner).poll_write(cx, bytes));
-        self.moved = Instant::now();
-        Poll::Ready(written)
+        let written = Pin::new(&mut self.inner).poll_write(cx, bytes);
+        self.watched(cx, written)
     }
 
     fn poll_write_vectored(
@@ -69,9 +72,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Idle<S> {
         cx: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = ready!(Pin::new(&mut self.inner).poll_write_vectored(cx, parts));
-        self.moved = Instant::now();
-        Poll::Ready(written)
+        let written = Pin::new(&mut self.inner).poll_write_vectored(cx, parts);
+        self.watched(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -79,7 +81,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Idle<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_flush(cx)
+        let flushed = Pin::new(&mut self.inner).poll_flush(cx);
+        if flushed.is_ready() {
+            return flushed;
+        }
+        self.poll_idle(cx).map(Err)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -88,12 +94,13 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Idle<S> {
 }
 
 /// Passes bytes both ways until both sides have ended, one fails, or nothing moves.
-pub(super) async fn tunnel<A, B>(mut near: A, far: B)
+pub(super) async fn tunnel<A, B>(near: A, far: B)
 where
     A: AsyncRead + AsyncWrite + Unpin,
     B: AsyncRead + AsyncWrite + Unpin,
 {
-    let mut far = Idle::new(far, IDLE_LIMIT);
+    // Both: who takes nothing holds up the other one, which then is not asked for anything.
+    let (mut near, mut far) = (Idle::new(near, IDLE_LIMIT), Idle::new(far, IDLE_LIMIT));
     let ended = tokio::io::copy_bidirectional_with_sizes(&mut near, &mut far, BUFFER, BUFFER).await;
     if let Err(error) = ended {
         tracing::debug!(%error, "tunnel broke");
@@ -126,6 +133,24 @@ mod tests {
         timeout(HOUR, tunnel).await.expect("an end").unwrap();
         assert!(silent_since.elapsed() >= IDLE_LIMIT && silent_since.elapsed() < IDLE_LIMIT * 2);
         assert_eq!(near.read(&mut byte).await.unwrap(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_side_that_takes_nothing_does_not_hold_the_tunnel() {
+        for near_takes_nothing in [true, false] {
+            let ((mut near, near_end), (mut far, far_end)) = (duplex(64), duplex(64));
+            let tunnel = tokio::spawn(tunnel(near_end, far_end));
+            let (ended, sender) = if near_takes_nothing {
+                (&mut near, &mut far)
+            } else {
+                (&mut far, &mut near)
+            };
+            // It has ended its own side, so that nothing is read from it any more.
+            ended.shutdown().await.unwrap();
+            let filling = async { while sender.write_all(&[0; 64]).await.is_ok() {} };
+            timeout(HOUR, filling).await.expect("an end");
+            timeout(HOUR, tunnel).await.expect("an end").unwrap();
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -17,10 +17,10 @@ pub struct Pattern {
 enum Shape {
     Everything,
     Exact(Host),
-    /// Names that match; `apex` is one of them.
+    /// Names that match `glob` or `apex`.
     Names {
         glob: Vec<u8>,
-        apex: Option<String>,
+        apex: Option<Vec<u8>>,
     },
 }
 
@@ -65,17 +65,7 @@ impl Pattern {
                 Shape::Exact(host)
             }
             _ if body.contains(['[', ']']) => return Err(PatternError::Brackets(text.to_owned())),
-            _ if !body.contains(['*', '?']) => {
-                let host = Host::parse(body.strip_prefix('.').unwrap_or(body)).map_err(|_| syntax())?;
-                match host {
-                    // A dot in front has no name of its own to match; nothing does.
-                    _ if body.starts_with('.') => Shape::Names {
-                        glob: ascii(body).ok_or_else(syntax)?.into_bytes(),
-                        apex: None,
-                    },
-                    host => Shape::Exact(host),
-                }
-            }
+            _ if !body.contains(['*', '?']) => Shape::Exact(Host::parse(body).map_err(|_| syntax())?),
             _ => Shape::names(body, text)?,
         };
         Ok(Self { shape, port })
@@ -120,7 +110,8 @@ impl Pattern {
             (Shape::Everything, _) => true,
             (Shape::Exact(own), host) => own == host,
             (Shape::Names { glob, apex }, Host::Name(name)) => {
-                apex.as_ref() == Some(name) || matches(glob, name.as_bytes())
+                let name = name.as_bytes();
+                matches(glob, name) || apex.as_ref().is_some_and(|apex| matches(apex, name))
             }
             (Shape::Names { glob, .. }, Host::Address(IpAddr::V4(address))) => {
                 matches(glob, address.to_string().as_bytes())
@@ -148,7 +139,7 @@ impl Shape {
         let glob = if is_below { format!("*.{rest}") } else { rest.clone() };
         Ok(Self::Names {
             glob: glob.into_bytes(),
-            apex: (with_apex && !rest.contains(['*', '?'])).then_some(rest),
+            apex: with_apex.then(|| rest.into_bytes()),
         })
     }
 }
@@ -169,11 +160,14 @@ fn split_port(text: &str) -> Option<(&str, Option<u16>)> {
     }
 }
 
-/// The labels in lower case and ASCII, where they hold no wildcard beside foreign letters.
+/// The labels in lower case and ASCII, where none is empty or holds a wildcard beside foreign letters.
 fn ascii(text: &str) -> Option<String> {
     let labels: Option<Vec<String>> = text
         .split('.')
         .map(|label| {
+            if label.is_empty() {
+                return None;
+            }
             if label.is_ascii() {
                 let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_*?".contains(&byte);
                 return label.bytes().all(is_plain).then(|| label.to_ascii_lowercase());
@@ -252,7 +246,11 @@ mod tests {
             ("pub.*", &["pub.test", "pub.a.b"], &["pub"]),
             ("p*st", &["pub.test", "pst"], &["pub.tes"]),
             ("*.*", &["a.b"], &["localhost"]),
-            (".pub.test", &[], &["pub.test", "sub.pub.test"]),
+            (
+                "**.pub.*",
+                &["pub.test", "a.pub.test", "pub.a.b"],
+                &["xpub.test", "pub"],
+            ),
             (
                 "b\u{fc}cher.test",
                 &["xn--bcher-kva.test", "B\u{dc}CHER.test"],
@@ -324,6 +322,11 @@ mod tests {
                 "[pb]ub.test",
                 "brackets are only supported for IPv6 literals or [*]: [pb]ub.test",
             ),
+            // They would match nothing, which a rule that denies must not.
+            (".pub.test", "unsupported domain pattern syntax: .pub.test"),
+            (".*.test", "unsupported domain pattern syntax: .*.test"),
+            ("*..test", "unsupported domain pattern syntax: *..test"),
+            ("**..test", "unsupported domain pattern syntax: **..test"),
             ("a b", "unsupported domain pattern syntax: a b"),
             ("http://x", "unsupported domain pattern syntax: http://x"),
             ("10.0.0.0/8", "unsupported domain pattern syntax: 10.0.0.0/8"),

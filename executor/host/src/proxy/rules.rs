@@ -135,6 +135,11 @@ impl Rules {
         }
     }
 
+    /// Whether the mode lets a request pass that may have a body. One that only reads has none.
+    pub(super) fn takes_body(&self, has_body: bool) -> bool {
+        self.mode == Mode::Full || !has_body
+    }
+
     /// Whether the mode lets an HTTP method pass.
     pub(super) fn takes_method(&self, method: &str) -> bool {
         self.mode == Mode::Full || matches!(method, "GET" | "HEAD" | "OPTIONS")

@@ -29,6 +29,7 @@ pub(super) async fn serve(mut stream: TcpStream, client: SocketAddr, gate: &Gate
         protocol: Protocol::Socks5,
         target,
         method: None,
+        has_body: false,
         client,
     };
     let Ok(presence) = Presence::of(&stream) else { return };

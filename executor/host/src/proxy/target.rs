@@ -61,6 +61,10 @@ fn host_header(headers: &HeaderMap) -> Result<Option<Target>, &'static str> {
 
 /// Removes what is between two neighbours only, and not for the server or client behind.
 pub(super) fn remove_hop_by_hop(headers: &mut HeaderMap) {
+    // The length is not that of the body then, and the encoding that overrules it is taken away below.
+    if headers.contains_key(header::TRANSFER_ENCODING) {
+        headers.remove(header::CONTENT_LENGTH);
+    }
     let named: Vec<HeaderName> = headers
         .get_all(header::CONNECTION)
         .iter()
@@ -150,6 +154,15 @@ mod tests {
         ] {
             assert!(ask(method, uri, hosts).is_err(), "{method} {uri} {hosts:?}");
         }
+    }
+
+    #[test]
+    fn a_length_does_not_outlive_the_encoding_that_overrules_it() {
+        let mut headers = HeaderMap::new();
+        headers.insert("transfer-encoding", "chunked".parse().unwrap());
+        headers.insert("content-length", "2".parse().unwrap());
+        remove_hop_by_hop(&mut headers);
+        assert!(headers.is_empty());
     }
 
     #[test]

@@ -302,7 +302,7 @@ fn deny_network(rules: &mut Rules) -> io::Result<()> {
     deny_if(rules, libc::SYS_sendto, vec![condition(4, Len::Qword, Op::Ne, 0)?])
 }
 
-/// Leaves streams and datagrams of the Internet's families, for which a network namespace is a barrier, and pairs of
+/// Leaves TCP and UDP of the Internet's families, for which a network namespace is a barrier, and pairs of
 /// connected sockets.
 fn confine_network(rules: &mut Rules) -> io::Result<()> {
     let family = |family: i32| condition(0, Len::Dword, Op::Ne, u64::from(family.unsigned_abs()));
@@ -321,6 +321,10 @@ fn confine_network(rules: &mut Rules) -> io::Result<()> {
     ] {
         deny_if(rules, libc::SYS_socket, vec![kind(raw)?])?;
     }
+    // Others have code of their own in the kernel, and do nothing that a program behind a proxy needs.
+    let protocol = |protocol: i32| condition(2, Len::Dword, Op::Ne, u64::from(protocol.unsigned_abs()));
+    let other_protocols = vec![protocol(0)?, protocol(libc::IPPROTO_TCP)?, protocol(libc::IPPROTO_UDP)?];
+    deny_if(rules, libc::SYS_socket, other_protocols)?;
     // Connected pairs cannot be turned to a socket with a name; datagrams can, and raw means datagram in this family.
     deny_if(rules, libc::SYS_socketpair, vec![family(libc::AF_UNIX)?])?;
     for loose in [libc::SOCK_DGRAM, libc::SOCK_RAW] {

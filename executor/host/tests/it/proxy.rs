@@ -314,9 +314,26 @@ async fn the_client_is_asked_each_time() {
 }
 
 #[tokio::test]
+async fn a_request_is_one_for_its_server_too() {
+    let world = World::new(None, Mode::Full, &["127.0.0.1"]);
+    let server = world.server;
+    let query = format!("GET http://{server}?x=1 HTTP/1.1\r\nHost: {server}\r\nConnection: close\r\n\r\n");
+    let reply = world.http(query).await;
+    assert!(reply.contains("GET /?x=1 HTTP/1.1"), "{reply}");
+}
+
+#[tokio::test]
 async fn the_limited_mode_takes_plain_reads() {
     let world = World::new(None, Mode::Limited, &["127.0.0.1"]);
     let server = world.server;
+    for body in [
+        "Content-Length: 1\r\n\r\nx",
+        "Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n",
+    ] {
+        let get = format!("GET http://{server}/ HTTP/1.1\r\nHost: {server}\r\nConnection: close\r\n{body}");
+        let reply = world.http(get).await;
+        assert!(reply.contains("x-proxy-error: blocked-by-method-policy"), "{reply}");
+    }
     let send =
         |method: &str| format!("{method} http://{server}/ HTTP/1.1\r\nHost: {server}\r\nConnection: close\r\n\r\n");
     assert!(world.http(send("GET")).await.starts_with("HTTP/1.1 200"));

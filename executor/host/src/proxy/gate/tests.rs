@@ -74,6 +74,7 @@ fn wish(protocol: Protocol, target: &str, method: Option<&str>) -> Wish {
         protocol,
         target: Target::parse(target, Some(80)).unwrap(),
         method: method.map(ToOwned::to_owned),
+        has_body: false,
         client: "127.0.0.1:9".parse().unwrap(),
     }
 }
@@ -317,4 +318,9 @@ async fn the_limited_mode_takes_plain_reads_only() {
         assert_eq!(Some(&refused), told.last());
         assert_eq!(judge.outcomes(), told);
     }
+    let with_body = Wish {
+        has_body: true,
+        ..wish(Protocol::Http, "x.test", Some("GET"))
+    };
+    assert_eq!(gate.admit(&with_body).await, Err(Outcome::Method));
 }

@@ -187,6 +187,20 @@ fn a_managed_network_has_the_families_that_its_namespace_confines() {
         for kind in [libc::SOCK_RAW, libc::SOCK_SEQPACKET, SOCK_DCCP, SOCK_PACKET].map(number) {
             assert_eq!(managed(libc::SYS_socket, &[family, kind | flags, 0]), EPERM);
         }
+        for (protocol, expected) in [
+            (libc::IPPROTO_TCP, ALLOW),
+            (libc::IPPROTO_UDP, ALLOW),
+            (libc::IPPROTO_ICMP, EPERM),
+            (libc::IPPROTO_ICMPV6, EPERM),
+            (libc::IPPROTO_SCTP, EPERM),
+            (libc::IPPROTO_UDPLITE, EPERM),
+            (libc::IPPROTO_MPTCP, EPERM),
+        ] {
+            for kind in [libc::SOCK_STREAM, libc::SOCK_DGRAM].map(number) {
+                let arguments = [family, kind | flags, number(protocol)];
+                assert_eq!(managed(libc::SYS_socket, &arguments), expected, "{protocol}");
+            }
+        }
         // The kernel looks at the lower half only.
         assert_eq!(
             managed(libc::SYS_socket, &[family | 1 << 32, number(libc::SOCK_STREAM)]),

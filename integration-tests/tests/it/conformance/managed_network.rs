@@ -103,13 +103,10 @@ pub(super) const CASES: &[Case] = &[
     .newer(),
     case(
         "enforced_without_a_sandbox",
-        &[
-            Start(
-                "p",
-                "exit 4",
-                r#"{"enforceManagedNetwork":true,"managedNetwork":{"loopbackPorts":[1]}}"#,
-            ),
-            Closed("p"),
-        ],
+        &[Start(
+            "p",
+            "exit 4",
+            r#"{"enforceManagedNetwork":true,"managedNetwork":{"loopbackPorts":[1]}}"#,
+        )],
     ),
 ];

@@ -20,7 +20,9 @@ use crate::runner::{Case, When};
 const ENVIRONMENT: &str = "managed";
 /// An address of the public Internet, which leads nowhere else here.
 const PUBLIC: Ipv4Addr = Ipv4Addr::new(93, 184, 216, 34);
-/// One that does not.
+/// One that is the machine's own.
+const OWN: Ipv4Addr = Ipv4Addr::new(93, 184, 216, 35);
+/// One that is not of the public Internet.
 const PRIVATE: Ipv4Addr = Ipv4Addr::new(10, 1, 2, 3);
 /// Asks for every host once through the HTTP proxy, then goes by itself.
 const SCRIPT: &str = r#"
@@ -48,7 +50,7 @@ impl Names {
         std::fs::create_dir_all(&folder)?;
         let names = Self(folder);
         let hosts = format!(
-            "127.0.0.1 localhost\n{PUBLIC} allowed.test denied.test asked.test other.test\n{PRIVATE} private.test\n"
+            "127.0.0.1 localhost\n{PUBLIC} allowed.test denied.test asked.test other.test\n{OWN} own.test\n{PRIVATE} private.test\n"
         );
         std::fs::write(names.0.join("hosts"), hosts)?;
         Ok(names)
@@ -64,7 +66,9 @@ impl Drop for Names {
 async fn play(cx: Context) -> Result<()> {
     let namespace = Namespace::new("managed")?;
     let _names = Names::new(&namespace)?;
-    for address in [PUBLIC, PRIVATE] {
+    // Answered here, but no address of the machine.
+    namespace.ip(&format!("route add local {PUBLIC}/32 dev lo"))?;
+    for address in [OWN, PRIVATE] {
         namespace.ip(&format!("addr add {address}/32 dev lo"))?;
     }
     let server = namespace.within(|| Ok(TcpListener::bind((Ipv4Addr::UNSPECIFIED, 80))?))?;
@@ -111,6 +115,7 @@ fn line<'a>(out: &'a str, word: &str) -> Result<&'a str> {
 }
 
 async fn command_line(cx: &Context, access: &Access) -> Result<()> {
+    let script = format!("{SCRIPT}\necho \"own.test $(curl -sS -m 20 http://own.test/)\"");
     let arguments = [
         "run",
         "--allow-host",
@@ -120,7 +125,7 @@ async fn command_line(cx: &Context, access: &Access) -> Result<()> {
         "--",
         "sh",
         "-c",
-        SCRIPT,
+        &script,
     ];
     let command = access.command(cx, arguments)?;
     let finished = Program::run(cx, "behind a proxy", command, b"", wait::SOON).await?;
@@ -128,7 +133,7 @@ async fn command_line(cx: &Context, access: &Access) -> Result<()> {
     for word in ["allowed.test", "asked.test", "socks"] {
         ensure!(line(&out, word)? == "REACHED", "{word}: {out} {}", finished.stderr);
     }
-    for word in ["denied.test", "private.test"] {
+    for word in ["denied.test", "private.test", "own.test"] {
         ensure!(line(&out, word)?.contains(r#""decision":"deny""#), "{word}: {out}");
     }
     ensure!(!line(&out, "past")?.contains("REACHED"), "{out}");

@@ -66,7 +66,7 @@ pub(super) const DIFFERENCES: &[Difference] = &[
     Difference {
         case: "managed_network/enforced_without_a_sandbox",
         step: 0,
-        is: r#"{"error":-32602,"id":1,"result":null}"#,
+        is: r#"{"error":-32602,"result":null}"#,
         why: "what nothing can enforce is refused; stock runs the process with every way open",
     },
     Difference {

@@ -3,6 +3,7 @@
 mod auth;
 mod container;
 mod http;
+mod network;
 mod stdio;
 mod websocket;
 mod world;

@@ -23,9 +23,12 @@ const SPECIAL_V4: [(Ipv4Addr, u32); 15] = [
     (Ipv4Addr::new(240, 0, 0, 0), 4),
 ];
 
-/// Whether a packet to this address leaves for the public Internet, which it does not for an address of this machine.
-pub(super) fn is_public(address: IpAddr) -> bool {
-    is_global(address) && is_another(address, &own::interfaces().unwrap_or_default())
+/// Whether packets to all these addresses leave for the public Internet, which they do not for one of this machine.
+pub(super) fn are_public(addresses: &[IpAddr]) -> bool {
+    addresses.iter().all(|address| is_global(*address)) && {
+        let interfaces = own::interfaces().unwrap_or_default();
+        addresses.iter().all(|address| is_another(*address, &interfaces))
+    }
 }
 
 fn is_another(address: IpAddr, interfaces: &[IpAddr]) -> bool {
@@ -72,7 +75,7 @@ mod tests {
     use super::*;
 
     fn public(text: &str) -> bool {
-        is_public(text.parse().unwrap())
+        are_public(&[text.parse().unwrap()])
     }
 
     #[test]

@@ -59,7 +59,7 @@ impl Host {
     /// Whether it names this machine or a place that is not public, without asking a resolver.
     pub(super) fn is_local(&self) -> bool {
         match self {
-            Self::Address(address) => !address::is_public(*address),
+            Self::Address(address) => !address::are_public(&[*address]),
             Self::Name(name) => name == "localhost" || name.ends_with(".localhost"),
         }
     }

@@ -154,7 +154,7 @@ pub(super) fn are_reachable(host: &Host, judgement: Judgement, addresses: &[IpAd
             let is_own = |address: &IpAddr| address.to_canonical().is_loopback();
             !matches!(host, Host::Name(_)) || !host.is_local() || addresses.iter().all(is_own)
         }
-        Judgement::Public => addresses.iter().all(|address| super::address::is_public(*address)),
+        Judgement::Public => super::address::are_public(addresses),
         Judgement::Denied | Judgement::Local | Judgement::Unknown => false,
     }
 }

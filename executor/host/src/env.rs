@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
+use crate::glob;
+
 /// What a child may inherit from the host's own environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inherit {
@@ -103,33 +105,8 @@ fn matches_any(patterns: &[impl AsRef<str>], name: &OsStr) -> bool {
     let name: Vec<char> = name.chars().collect();
     patterns.iter().any(|pattern| {
         let pattern: Vec<char> = pattern.as_ref().to_lowercase().chars().collect();
-        matches(&pattern, &name)
+        glob::matches(&pattern, &name)
     })
-}
-
-/// Matches with one point to go back to, the last `*`: linear in memory, and at most quadratic in time.
-fn matches(pattern: &[char], name: &[char]) -> bool {
-    let (mut at, mut of) = (0, 0);
-    let mut star = None;
-    while of < name.len() {
-        match pattern.get(at) {
-            Some('*') => {
-                star = Some((at, of));
-                at += 1;
-            }
-            Some(&one) if one == '?' || one == name[of] => {
-                at += 1;
-                of += 1;
-            }
-            _ => {
-                let Some((star_at, star_of)) = star else { return false };
-                star = Some((star_at, star_of + 1));
-                at = star_at + 1;
-                of = star_of + 1;
-            }
-        }
-    }
-    pattern[at..].iter().all(|&rest| rest == '*')
 }
 
 #[cfg(test)]

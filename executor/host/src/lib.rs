@@ -15,6 +15,7 @@
 
 pub mod env;
 pub mod files;
+mod glob;
 pub mod http;
 pub mod own;
 pub mod process;

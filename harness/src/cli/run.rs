@@ -100,7 +100,8 @@ async fn execute(harness: Harness, mut spec: ProcessSpec) -> Result<Outcome, Fai
         None
     };
     let size = tty.then(|| tokio::spawn(follow_size(process.control())));
-    let input = has_input.then(|| tokio::spawn(pump_input(process.control())));
+    // A terminal has an input in any case, which ends with ours.
+    let input = (has_input || tty).then(|| tokio::spawn(pump_input(process.control())));
     let result = follow(&harness, &mut process, &mut signals).await;
     for task in [size, input].into_iter().flatten() {
         task.abort();

@@ -8,16 +8,7 @@ const MAX_LINES: usize = 500;
 /// Longest `main.rs`: it parses, builds and runs.
 const MAX_MAIN_LINES: usize = 150;
 /// Files that are longer, and why that reads better than two files.
-const LONG: &[(&str, &str)] = &[
-    (
-        "executor/host/tests/it/files.rs",
-        "one test for each file call, over the same helpers",
-    ),
-    (
-        "proto/channel/tests/it/acceptor.rs",
-        "one scenario for each rule of admission, over the same small world",
-    ),
-];
+const LONG: &[(&str, &str)] = &[];
 /// Where `allow` stands, and why `expect` cannot.
 const ALLOWED: &[(&str, &str)] = &[(
     "proto/wire/src/frame.rs",

@@ -364,3 +364,105 @@ impl Drop for StopOnDrop {
         self.0.0.store(true, Ordering::Relaxed);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::{FileError, Files, MAX_CONCURRENT, Stop, Target, WalkOptions, copy, directory, walk};
+
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    #[test]
+    fn long_calls_stop_when_they_are_told_to() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("file"), "").unwrap();
+        let options = WalkOptions {
+            max_depth: 1,
+            max_directories: 10,
+            max_entries: 10,
+            follow_directory_symlinks: false,
+            prune_hidden_directories: false,
+        };
+        let to = tempfile::tempdir().unwrap();
+        let calls = |stop: &Stop| -> [Result<(), FileError>; 3] {
+            let from: &Path = folder.path();
+            [
+                directory::list(&Target::from(from), stop).map(drop),
+                walk::walk(from, options, stop).map(drop),
+                copy::copy(from, &to.path().join("copy"), true, stop),
+            ]
+        };
+        let stop = Stop::default();
+        assert!(calls(&stop).iter().all(Result::is_ok));
+        stop.0.store(true, super::Ordering::Relaxed);
+        for stopped in calls(&stop) {
+            assert_eq!(stopped.unwrap_err().to_string(), FileError::stopped().to_string());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_call_whose_caller_goes_away_is_told_to_stop() {
+        let (started, starts) = mpsc::channel();
+        let (ended, ends) = mpsc::channel();
+        let files = Files::default();
+        let call = tokio::spawn(async move {
+            files
+                .run(move |stop| {
+                    started.send(()).unwrap();
+                    let begin = std::time::Instant::now();
+                    while stop.check().is_ok() && begin.elapsed() < PATIENCE {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                    let result = stop.check();
+                    ended.send(result.is_err()).unwrap();
+                    result
+                })
+                .await
+        });
+        tokio::task::spawn_blocking(move || starts.recv_timeout(PATIENCE).unwrap())
+            .await
+            .unwrap();
+        call.abort();
+        let stopped = tokio::task::spawn_blocking(move || ends.recv_timeout(2 * PATIENCE).unwrap());
+        assert!(stopped.await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn so_many_calls_run_at_once_and_no_more() {
+        let files = Files::default();
+        let (go, gone) = mpsc::channel::<()>();
+        let gone = std::sync::Arc::new(std::sync::Mutex::new(gone));
+        let (started, starts) = mpsc::channel();
+        let mut calls = tokio::task::JoinSet::new();
+        for _ in 0..=MAX_CONCURRENT {
+            let (files, gone, started) = (files.clone(), gone.clone(), started.clone());
+            calls.spawn(async move {
+                files
+                    .run(move |_| {
+                        started.send(()).unwrap();
+                        // Ends when nobody holds the other end any more.
+                        let _ended = gone.lock().unwrap().recv();
+                        Ok(())
+                    })
+                    .await
+            });
+        }
+        let (starts, running) = tokio::task::spawn_blocking(move || {
+            for _ in 0..MAX_CONCURRENT {
+                starts.recv_timeout(PATIENCE).unwrap();
+            }
+            let more = starts.recv_timeout(Duration::from_millis(200));
+            (starts, MAX_CONCURRENT + usize::from(more.is_ok()))
+        })
+        .await
+        .unwrap();
+        assert_eq!(running, MAX_CONCURRENT);
+        drop(go);
+        assert!(calls.join_all().await.iter().all(Result::is_ok));
+        assert!(starts.try_recv().is_ok(), "the last one had its turn");
+    }
+}

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use super::host::{Host, MAX_HOST};
+use crate::glob;
 
 /// Which hosts a rule is about, as stock clients write it: `example.com`; `*.example.com` for everything below it;
 /// `**.example.com` for both; `*` and `?` anywhere in a name, also across dots; `*` for everything; an address, which for
@@ -111,10 +112,10 @@ impl Pattern {
             (Shape::Exact(own), host) => own == host,
             (Shape::Names { glob, apex }, Host::Name(name)) => {
                 let name = name.as_bytes();
-                matches(glob, name) || apex.as_ref().is_some_and(|apex| matches(apex, name))
+                glob::matches(glob, name) || apex.as_ref().is_some_and(|apex| glob::matches(apex, name))
             }
             (Shape::Names { glob, .. }, Host::Address(IpAddr::V4(address))) => {
-                matches(glob, address.to_string().as_bytes())
+                glob::matches(glob, address.to_string().as_bytes())
             }
             (Shape::Names { .. }, Host::Address(IpAddr::V6(_))) => false,
         }
@@ -182,31 +183,6 @@ fn ascii(text: &str) -> Option<String> {
         })
         .collect();
     Some(labels?.join("."))
-}
-
-/// Matches with one point to go back to, the last `*`: at most quadratic in time.
-fn matches(glob: &[u8], name: &[u8]) -> bool {
-    let (mut at, mut of) = (0, 0);
-    let mut star = None;
-    while of < name.len() {
-        match glob.get(at) {
-            Some(b'*') => {
-                star = Some((at, of));
-                at += 1;
-            }
-            Some(&byte) if byte == b'?' || byte == name[of] => {
-                at += 1;
-                of += 1;
-            }
-            _ => {
-                let Some((star_at, star_of)) = star else { return false };
-                star = Some((star_at, star_of + 1));
-                at = star_at + 1;
-                of = star_of + 1;
-            }
-        }
-    }
-    glob[at..].iter().all(|&rest| rest == b'*')
 }
 
 #[cfg(test)]

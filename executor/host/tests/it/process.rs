@@ -1,6 +1,7 @@
 //! Starting, signals, ends, the table.
 
-use std::os::fd::AsRawFd;
+mod inheritance;
+
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -239,6 +240,52 @@ async fn a_start_can_be_cancelled_and_goes_on_without_its_caller() {
 }
 
 #[tokio::test]
+async fn a_cancelled_start_does_not_take_the_place_of_a_later_one() {
+    let mut world = World::new();
+    {
+        let first = world.processes.start("p", sh("exit 1"));
+        let second = world.processes.start("p", sh("exit 2"));
+        tokio::pin!(first, second);
+        assert!(timeout(Duration::ZERO, first.as_mut()).await.is_err());
+        assert!(world.processes.terminate("p"));
+        assert!(timeout(Duration::ZERO, second.as_mut()).await.is_err());
+        let (first, second) = tokio::join!(first, second);
+        assert!(matches!(first, Err(StartError::Cancelled(_))), "{first:?}");
+        second.expect("start");
+    }
+    assert_eq!(world.follow("p").await.code, Some(2));
+}
+
+#[tokio::test]
+async fn a_cancelled_start_leaves_neither_program_nor_zombie() {
+    // Its own, though tests run side by side; the kernel keeps 15 bytes.
+    let name = format!("cancel-{}", std::process::id());
+    let folder = tempfile::tempdir().expect("folder");
+    let program = folder.path().join(&name);
+    std::os::unix::fs::symlink("/bin/sleep", &program).expect("link");
+    let world = World::new();
+    let start = world
+        .processes
+        .start("p", run(&[program.to_str().expect("text"), "1000"]));
+    tokio::pin!(start);
+    let first = timeout(Duration::ZERO, start.as_mut()).await;
+    assert!(first.is_err(), "starting takes more than one poll");
+    assert!(world.processes.terminate("p"));
+    assert!(matches!(start.await, Err(StartError::Cancelled(_))));
+    // A zombie has no command line any more, but still its name.
+    let is_called = |process: std::fs::DirEntry| {
+        std::fs::read_to_string(process.path().join("stat")).is_ok_and(|stat| stat.contains(&format!("({name})")))
+    };
+    until("the program's end", || {
+        !std::fs::read_dir("/proc")
+            .expect("processes")
+            .filter_map(Result::ok)
+            .any(is_called)
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn of_two_starts_with_one_id_one_wins() {
     let world = World::new();
     let (a, b) = tokio::join!(
@@ -265,6 +312,19 @@ async fn a_closed_process_keeps_its_id_for_a_while() {
     assert!(matches!(world.processes.get("p"), Lookup::Unknown));
     tokio::time::resume();
     world.start("p", run(&["true"])).await;
+}
+
+#[tokio::test]
+async fn the_retention_of_an_evicted_process_does_not_end_a_later_one_of_its_id() {
+    let mut world = World::with_budget(Budget::new(1, usize::MAX));
+    for id in ["p", "q"] {
+        world.start(id, run(&["true"])).await;
+        world.follow(id).await;
+    }
+    world.start("p", run(&["sleep", "1000"])).await;
+    tokio::time::pause();
+    tokio::time::sleep(CLOSED_RETENTION + Duration::from_secs(1)).await;
+    assert!(matches!(world.processes.get("p"), Lookup::Started(_)));
 }
 
 #[tokio::test]
@@ -377,119 +437,6 @@ async fn a_program_may_leave_its_terminal_and_come_back() {
     let ending = world.follow("p").await;
     // The terminal makes two bytes of each line's end.
     assert_eq!((ending.out.len(), ending.code), (30_000, Some(6)));
-}
-
-#[tokio::test]
-async fn no_open_file_reaches_a_child() {
-    let mut world = World::new();
-    // A file without the close-on-exec flag, as one that the executor itself inherited.
-    let (read, _write) = rustix::pipe::pipe().expect("a pipe");
-    let inheritable = read.as_raw_fd();
-    assert!(inheritable > 2);
-    for (id, spec) in [
-        ("pipes", sh("ls /proc/$$/fd")),
-        ("terminal", on_terminal(sh("ls /proc/$$/fd"))),
-    ] {
-        world.start(id, spec).await;
-        let ending = world.follow(id).await;
-        let fds: Vec<&str> = ending.text().split_whitespace().collect();
-        // dash keeps descriptor 10 on a terminal for job control, never here: it is not interactive.
-        assert_eq!(fds, ["0", "1", "2"], "{id}");
-    }
-}
-
-#[test]
-fn inherited_ignored_signals_are_restored() {
-    // A shell that ignores SIGINT and SIGHUP starts the helper, as a background job or nohup would.
-    let script = "trap '' INT HUP; exec \"$0\" process::helper_with_a_child --exact --nocapture";
-    let helper = std::process::Command::new("/bin/sh")
-        .args(["-c", script])
-        .arg(std::env::current_exe().expect("this test"))
-        .env("RENDEZVOUS_HELPER", "report")
-        .output()
-        .expect("helper");
-    let text = String::from_utf8(helper.stdout).expect("text");
-    let ignored = |of: &str| {
-        let at = text.split(of).nth(1).expect(of);
-        u64::from_str_radix(at.split_whitespace().next().expect("mask"), 16).expect("mask") & 0x7fff_ffff
-    };
-    assert_eq!(ignored("own=") & 0b11, 0b11, "the helper ignores them itself");
-    assert_eq!(ignored("child="), 0, "its child does not");
-}
-
-#[tokio::test]
-async fn children_survive_the_end_of_a_thread_of_ours() {
-    let world = World::new();
-    let processes = Arc::new(world.processes);
-    let starter = Arc::clone(&processes);
-    std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .expect("runtime");
-        runtime.block_on(async { starter.start("p", run(&["sleep", "1000"])).await.expect("start") });
-        let Lookup::Started(process) = starter.get("p") else {
-            panic!("started")
-        };
-        // Without the driver nobody reaps it, so it would be seen as a zombie had the signal come.
-        process.pid()
-    })
-    .join()
-    .map(|pid| {
-        let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("alive");
-        assert!(!state.contains(") Z"), "{state}");
-        kill(pid);
-    })
-    .expect("thread");
-}
-
-/// Not a test by itself: others run it in a process of its own.
-#[test]
-fn helper_with_a_child() {
-    let Some(task) = std::env::var_os("RENDEZVOUS_HELPER") else {
-        return;
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("runtime");
-    runtime.block_on(async {
-        let mut world = World::new();
-        if task == "report" {
-            world.start("p", sh("grep SigIgn /proc/$$/status")).await;
-            let report = |status: &str| status.split("SigIgn:").nth(1).expect("mask").trim().to_owned();
-            println!("child={}", report(world.follow("p").await.text()));
-            let own = std::fs::read_to_string("/proc/self/status").expect("status");
-            println!("own={}", report(&own));
-        } else {
-            let process = world.start("p", run(&["sleep", "1000"])).await;
-            println!("child={}", process.pid());
-            std::future::pending::<()>().await;
-        }
-    });
-}
-
-#[tokio::test]
-async fn children_die_with_the_executor() {
-    use std::io::{BufRead, BufReader};
-    let mut helper = std::process::Command::new(std::env::current_exe().expect("this test"))
-        .args(["process::helper_with_a_child", "--exact", "--nocapture"])
-        .env("RENDEZVOUS_HELPER", "wait")
-        .stdout(std::process::Stdio::piped())
-        .spawn()
-        .expect("helper");
-    let child: i32 = BufReader::new(helper.stdout.take().expect("stdout"))
-        .lines()
-        .map_while(Result::ok)
-        .find_map(|line| line.split("child=").nth(1).and_then(|pid| pid.trim().parse().ok()))
-        .expect("the child's number");
-    assert!(exists(child));
-    helper.kill().expect("kill");
-    helper.wait().expect("reap");
-    until("the child's end", || {
-        std::fs::read_to_string(format!("/proc/{child}/stat")).map_or(true, |stat| stat.contains(") Z"))
-    })
-    .await;
 }
 
 fn kill(pid: i32) {

@@ -12,6 +12,9 @@ use tokio::time::timeout;
 /// Longest wait for anything that must happen.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Events that wait for the listener of a [`World`].
+pub(crate) const LISTENER_QUEUE: usize = 16;
+
 /// A table with a listener.
 pub(crate) struct World {
     pub(crate) processes: Processes,
@@ -27,7 +30,7 @@ impl World {
 
     pub(crate) fn with_budget(budget: Budget) -> Self {
         let outlet = Outlet::default();
-        let (sender, events) = mpsc::channel(16);
+        let (sender, events) = mpsc::channel(LISTENER_QUEUE);
         outlet.attach(sender);
         let budget = Arc::new(budget);
         Self {

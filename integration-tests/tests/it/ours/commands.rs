@@ -242,6 +242,13 @@ async fn terminal_input(site: &Site) -> Result<()> {
         .await?
         .success()?;
     check::contains(&finished.text(), "over\r\n")?;
+    // An empty input is one that ends.
+    let command = site.access().command(&site.cx, &arguments)?;
+    let command = command.under(["sh", "-c", "\"$@\" </dev/null", "sh"]);
+    let finished = Program::run(&site.cx, "no input", command, b"", wait::SOON)
+        .await?
+        .success()?;
+    check::contains(&finished.text(), "over\r\n")?;
     let local = shell(&site.cx, &site.access(), "[ -t 0 ] || echo none").await?;
     ensure!(local.text() == "none\n", "{}", local.text());
     Ok(())

@@ -21,9 +21,9 @@ async fn connections_over_the_bound_wait_for_one_that_ends() {
     });
     let mut held = held.await.expect("answers");
     let get = format!("GET http://{server}/ HTTP/1.1\r\nHost: {server}\r\nConnection: close\r\n\r\n");
-    let waiting = tokio::spawn(ask(http, get));
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    assert!(!waiting.is_finished());
+    let mut waiting = tokio::spawn(ask(http, get));
+    let early = tokio::time::timeout(Duration::from_millis(300), &mut waiting).await;
+    assert!(early.is_err(), "{early:?}");
     assert!(world.outcomes().is_empty());
     held.pop();
     assert!(waiting.await.expect("an answer").starts_with("HTTP/1.1 200"));

@@ -46,11 +46,11 @@ pub struct Options {
 pub enum OptionsError {
     /// Nothing says where to connect, or not everything does.
     #[error(
-        "where to connect is not configured: {REGISTRY_URL}, {ENVIRONMENT_ID} and {AUTH_TOKEN} must all be set; missing: {0}"
+        "where to connect is not configured: {REGISTRY_URL}, {ENVIRONMENT_ID} and {AUTH_TOKEN} must all be set, or given on the command line (see `harness --help`); missing: {0}"
     )]
     Missing(String),
     /// The registry's URL cannot be used.
-    #[error("registry URL: {0}")]
+    #[error("the registry's URL cannot be used")]
     Url(#[from] UrlError),
     /// The environment's id cannot be used.
     #[error(transparent)]

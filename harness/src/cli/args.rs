@@ -85,7 +85,7 @@ pub(crate) struct Connection {
 pub(crate) enum Command {
     /// Run a command; stdin, stdout, stderr and the exit code pass through
     Run(RunArgs),
-    /// Open the executor's shell in a terminal of 24 rows and 80 columns
+    /// Open the executor's shell in a terminal of the size of this one
     Shell(ShellArgs),
     /// Show what the executor tells about its machine
     Info(InfoArgs),
@@ -105,7 +105,7 @@ pub(crate) struct Place {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// Give the command a terminal of 24 rows and 80 columns; stdout and stderr become one
+    /// Give the command a terminal of the size of this one; stdout and stderr become one
     #[arg(short, long)]
     pub(crate) tty: bool,
     #[command(flatten)]

@@ -34,7 +34,7 @@ impl ClearText {
 pub enum UrlError {
     /// It is no URL.
     #[error("not a valid URL: {0}")]
-    Syntax(#[from] url::ParseError),
+    Syntax(url::ParseError),
     /// Longer than [`MAX_URL`].
     #[error("URL is longer than {MAX_URL} bytes")]
     TooLong,
@@ -134,7 +134,7 @@ fn parse(text: &str, schemes: [&str; 2], expected: &'static str) -> Result<Url, 
     if text.len() > MAX_URL {
         return Err(UrlError::TooLong);
     }
-    let url = Url::parse(text)?;
+    let url = Url::parse(text).map_err(UrlError::Syntax)?;
     if !schemes.contains(&url.scheme()) {
         return Err(UrlError::Scheme(expected));
     }

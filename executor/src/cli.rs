@@ -1,5 +1,6 @@
 //! Flags, and how the parts are put together.
 
+mod direct;
 mod forward;
 mod gateway;
 mod listen;
@@ -12,7 +13,8 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::builder::FalseyValueParser;
 use clap::{ArgGroup, Parser, Subcommand};
-use rendezvous_executor::credential;
+use rendezvous_executor::aws;
+use rendezvous_executor::credential::{self, Wanted};
 use rendezvous_executor::listen::{ListenUrl, stop_with_stdin};
 use rendezvous_executor::remote::Status;
 use rendezvous_executor::server::{Config, MAX_CONCURRENT_REQUESTS, Server};
@@ -26,6 +28,7 @@ use rendezvous_transport::policy::ClearText;
 use rendezvous_wire::secret::Secret;
 use tokio_util::sync::CancellationToken;
 
+use direct::DirectArgs;
 use forward::ForwardArgs;
 use gateway::GatewayArgs;
 use listen::ListenArgs;
@@ -39,6 +42,7 @@ const LAST_WORK: Duration = Duration::from_secs(1);
 /// What a harness wants confined runs in a sandbox, for which bubblewrap must be installed; what cannot be confined is refused.
 ///
 /// The token for the registry is read from --token-file, else from EXECUTOR_TOKEN or CODEX_API_KEY. Commands get neither.
+/// With --remote-transport direct there is no token: an AWS identity signs.
 #[derive(Debug, Parser)]
 #[command(
     name = "executor",
@@ -53,6 +57,8 @@ struct Cli {
     command: Option<Command>,
     #[command(flatten)]
     remote: RemoteArgs,
+    #[command(flatten)]
+    direct: DirectArgs,
     #[command(flatten)]
     listen: ListenArgs,
     #[command(flatten)]
@@ -121,12 +127,8 @@ impl<E: Into<anyhow::Error>> From<E> for Stop {
 pub(crate) fn run() -> Result<(), Stop> {
     credential::protect().context("cannot hide this process's memory from its user's other processes")?;
     let cli: Cli = exit::parse().map_err(Stop::Printed)?;
-    let wants_token = match &cli.command {
-        Some(Command::Forward(args)) => args.remote.wants_token(),
-        Some(Command::Gateway(_)) => false,
-        None => cli.remote.wants_token(),
-    };
-    credential::leave_environment(wants_token).map_err(Failure::usage)?;
+    credential::leave_environment(wanted(&cli)).map_err(Failure::usage)?;
+    cli.direct.check(&cli.remote)?;
     check_stdin(&cli)?;
     let mode = match (cli.command, cli.listen.listen) {
         (Some(Command::Forward(args)), _) => {
@@ -135,6 +137,10 @@ pub(crate) fn run() -> Result<(), Stop> {
         }
         (Some(Command::Gateway(args)), _) => Mode::Gateway(args),
         (None, Some(url)) => Mode::Listen(cli.listen, url),
+        (None, None) if cli.direct.is_direct() => {
+            let aws = cli.direct.options(&cli.remote)?;
+            Mode::Direct(cli.remote, aws)
+        }
         (None, None) => {
             let token = cli.remote.token()?;
             Mode::Remote(cli.remote, token)
@@ -154,9 +160,25 @@ pub(crate) fn run() -> Result<(), Stop> {
     Ok(served?)
 }
 
+/// What is needed of the secrets in the environment.
+fn wanted(cli: &Cli) -> Wanted {
+    let remote = match &cli.command {
+        Some(Command::Forward(args)) => &args.remote,
+        Some(Command::Gateway(_)) => return Wanted::Nothing,
+        None if cli.direct.is_direct() => return Wanted::AwsKeys,
+        None => &cli.remote,
+    };
+    if remote.wants_token() {
+        Wanted::Token
+    } else {
+        Wanted::Nothing
+    }
+}
+
 enum Mode {
     Listen(ListenArgs, ListenUrl),
     Remote(RemoteArgs, Secret),
+    Direct(RemoteArgs, aws::Options),
     Forward(Box<ForwardArgs>, Secret),
     Gateway(Box<GatewayArgs>),
 }
@@ -189,7 +211,7 @@ async fn serve(mode: Mode, budget: Budget, serving: ServingArgs, admin: AdminArg
     let shell = match &mode {
         Mode::Forward(args, _) => &args.shell,
         Mode::Gateway(args) => &args.shell,
-        Mode::Listen(..) | Mode::Remote(..) => &serving.shell,
+        Mode::Listen(..) | Mode::Remote(..) | Mode::Direct(..) => &serving.shell,
     };
     if shell.exit_on_stdin_close {
         stop_with_stdin(stop.clone()).context("cannot watch stdin")?;
@@ -220,6 +242,12 @@ async fn serve(mode: Mode, budget: Budget, serving: ServingArgs, admin: AdminArg
             })
             .await
         }
+        Mode::Direct(args, aws) => {
+            let options = direct::plan(args, aws, ClearText::allow_insecure(allow_insecure)).await?;
+            let status = Status::default();
+            serve_operators(admin, Some(status.clone()), stop.clone())?;
+            direct::serve(options, status, &server, stop).await
+        }
     };
     // Also after a failure: no process may outlive its executor.
     server.shut();
@@ -236,7 +264,7 @@ fn serve_operators(args: AdminArgs, status: Option<Status>, stop: CancellationTo
         if status.as_ref().is_none_or(Status::is_connected) {
             Vec::new()
         } else {
-            vec!["no relay connection".to_owned()]
+            vec!["not connected".to_owned()]
         }
     });
     let own = Listening::at(admin.local_addr());

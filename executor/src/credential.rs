@@ -6,6 +6,8 @@
 //! its successor over a pipe ([`leave_environment`]). And it is made non-dumpable ([`protect`]), so that its memory,
 //! environment and open files belong to root in `/proc`.
 //!
+//! An executor that signs as an AWS identity treats that identity's keys in its environment the same way.
+//!
 //! A token *file* that the executor's user can read can be read by commands too; nothing here changes that.
 
 use std::env;
@@ -22,6 +24,8 @@ use rendezvous_wire::secret::Secret;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
+use crate::aws::{KEY_VARIABLES, Keys};
+
 /// Variables that the token is taken from; the first that is set counts.
 pub const TOKEN_VARIABLES: [&str; 2] = ["EXECUTOR_TOKEN", "CODEX_API_KEY"];
 /// Variables that are removed from the environment before anything else starts.
@@ -30,6 +34,37 @@ pub const SECRET_VARIABLES: [&str; 3] = [
     TOKEN_VARIABLES[1],
     "CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN",
 ];
+/// What the program wants from its environment; the rest of [`Wanted::secrets`] is only removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// Nothing.
+    Nothing,
+    /// The token for the registry.
+    Token,
+    /// The keys of an AWS identity.
+    AwsKeys,
+}
+
+impl Wanted {
+    /// The variables to remove. The keys of an AWS identity stay, for commands, unless the executor uses them itself.
+    pub fn secrets(self) -> impl Iterator<Item = &'static str> {
+        let keys: &[&str] = match self {
+            Self::AwsKeys => &KEY_VARIABLES,
+            Self::Nothing | Self::Token => &[],
+        };
+        SECRET_VARIABLES.iter().chain(keys).copied()
+    }
+
+    /// What is handed over to a successor.
+    fn take(self) -> Result<Option<Secret>, SecretError> {
+        match self {
+            Self::Nothing => Ok(None),
+            Self::Token => from_environment(),
+            Self::AwsKeys => Ok(Keys::from_environment()?.map(|keys| keys.pack())),
+        }
+    }
+}
+
 /// The flag, without value, that tells a successor where its token is. Not for users.
 pub const FD_FLAG: &str = "--credential-fd";
 
@@ -60,27 +95,27 @@ pub fn protect() -> io::Result<()> {
     Ok(rustix::thread::set_name(c"executor")?)
 }
 
-/// Starts this program again without [`SECRET_VARIABLES`] if any of them is set. The successor has the same process id and
-/// arguments, and finds the token with [`inherited`] if `wanted`. Returns if there was nothing to remove.
+/// Starts this program again without the secrets in its environment if there are any. The successor has the same process id
+/// and arguments, and finds what is `wanted` with [`load`] or [`load_keys`]. Returns if there was nothing to remove.
 ///
 /// Must be called before there is a second thread.
 ///
 /// # Errors
 ///
 /// When the token in the environment is unusable or the program cannot be started.
-pub fn leave_environment(wanted: bool) -> Result<(), CredentialError> {
-    if !SECRET_VARIABLES.iter().any(|variable| env::var_os(variable).is_some()) {
+pub fn leave_environment(wanted: Wanted) -> Result<(), CredentialError> {
+    if !wanted.secrets().any(|variable| env::var_os(variable).is_some()) {
         return Ok(());
     }
-    let token = if wanted { from_environment()? } else { None };
+    let secret = wanted.take()?;
     let mut arguments = env::args_os();
     let mut successor = Command::new("/proc/self/exe");
     successor.arg0(arguments.next().unwrap_or_else(|| OsString::from("executor")));
-    for variable in SECRET_VARIABLES {
+    for variable in wanted.secrets() {
         successor.env_remove(variable);
     }
     // Must stay open until the program is replaced.
-    let pipe = token.map(|token| fill_pipe(&token)).transpose();
+    let pipe = secret.map(|secret| fill_pipe(&secret)).transpose();
     let pipe = pipe.map_err(CredentialError::Restart)?;
     successor.args(arguments);
     if let Some(pipe) = &pipe {
@@ -99,11 +134,11 @@ fn from_environment() -> Result<Option<Secret>, SecretError> {
     Ok(None)
 }
 
-/// A pipe with the token in it, and nobody left to write.
-fn fill_pipe(token: &Secret) -> io::Result<File> {
+/// A pipe with the secret in it, and nobody left to write.
+fn fill_pipe(secret: &Secret) -> io::Result<File> {
     // Inheritable. Not blocking, because a pipe may be too small when the user has many: better an error than to hang.
     let (reader, writer) = pipe_with(PipeFlags::NONBLOCK)?;
-    File::from(writer).write_all(token.expose().as_bytes())?;
+    File::from(writer).write_all(secret.expose().as_bytes())?;
     Ok(File::from(reader))
 }
 
@@ -133,4 +168,16 @@ pub fn load(fd: Option<RawFd>, file: Option<&Path>) -> Result<Option<Secret>, Cr
         (None, Some(fd)) => Ok(Some(inherited(fd)?)),
         (None, None) => Ok(None),
     }
+}
+
+/// The keys that a predecessor left; nothing if there was none.
+///
+/// # Errors
+///
+/// When they cannot be used.
+pub fn load_keys(fd: Option<RawFd>) -> Result<Option<Keys>, CredentialError> {
+    let Some(fd) = fd else { return Ok(None) };
+    let keys = Keys::unpack(&inherited(fd)?);
+    let unreadable = || CredentialError::Descriptor(io::ErrorKind::InvalidData.into());
+    keys.map(Some).ok_or_else(unreadable)
 }

@@ -5,6 +5,7 @@
 //! that calls the ticket no good any more (401, 403, 404, 410), or that stays out of reach, leads to a new registration, with
 //! the same key and the same sessions. `schedule` has the rules.
 
+pub mod direct;
 mod error;
 mod schedule;
 mod tally;

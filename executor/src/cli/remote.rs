@@ -14,7 +14,7 @@ use rendezvous_transport::dial::Dialer;
 use rendezvous_transport::policy::{ClearText, RegistryUrl};
 use rendezvous_transport::registry::{self, Registration};
 use rendezvous_transport::tls::Trust;
-use rendezvous_wire::id::EnvironmentId;
+use rendezvous_wire::id::{EnvironmentId, RegistrationId};
 use rendezvous_wire::secret::Secret;
 use tokio_util::sync::CancellationToken;
 
@@ -53,6 +53,30 @@ impl RemoteArgs {
         self.remote.is_some() && self.token_file.as_deref().is_some_and(|file| file == "-")
     }
 
+    pub(super) fn has_token_file(&self) -> bool {
+        self.token_file.is_some()
+    }
+
+    /// Where a predecessor left its secret.
+    pub(super) fn credential_fd(&self) -> Option<RawFd> {
+        self.credential_fd
+    }
+
+    pub(super) fn place(self, clear_text: ClearText) -> Result<Place, Failure> {
+        let (Some(remote), Some(environment)) = (self.remote, self.environment_id) else {
+            return Err(Failure::usage("--remote and --environment-id are needed"));
+        };
+        let url =
+            RegistryUrl::parse(&remote, clear_text).map_err(|error| Failure::usage(format!("--remote: {error}")))?;
+        let trust = Arc::new(Trust::new(self.ca_file.as_deref()).map_err(Failure::usage)?);
+        tracing::info!(%environment, name = self.name, registry = %url, "starting");
+        Ok(Place {
+            environment,
+            url,
+            trust,
+        })
+    }
+
     pub(super) fn token(&self) -> Result<Secret, Failure> {
         let token = credential::load(self.credential_fd, self.token_file.as_deref()).map_err(Failure::usage)?;
         token.ok_or_else(|| {
@@ -61,6 +85,13 @@ impl RemoteArgs {
             Failure::new(Exit::NotAuthorized, missing)
         })
     }
+}
+
+/// Where to register, as what, and whom to trust.
+pub(super) struct Place {
+    pub(super) environment: EnvironmentId,
+    pub(super) url: RegistryUrl,
+    pub(super) trust: Arc<Trust>,
 }
 
 /// Where to register, checked.
@@ -76,24 +107,19 @@ impl Plan {
 }
 
 pub(super) fn plan(args: RemoteArgs, token: Secret, clear_text: ClearText) -> Result<Plan, Failure> {
-    let (Some(remote), Some(environment)) = (args.remote, args.environment_id) else {
-        return Err(Failure::usage("--remote and --environment-id are needed"));
-    };
-    let url = RegistryUrl::parse(&remote, clear_text).map_err(|error| Failure::usage(format!("--remote: {error}")))?;
-    let trust = Arc::new(Trust::new(args.ca_file.as_deref()).map_err(Failure::usage)?);
+    let place = args.place(clear_text)?;
     let client = registry::Client::new(&registry::Options {
-        url,
+        url: place.url,
         credential: token,
         account: None,
-        trust: trust.clone(),
+        trust: place.trust.clone(),
     })
     .map_err(Failure::usage)?;
     let options = remote::Options {
-        environment,
+        environment: place.environment,
         registry: client,
-        dialer: Dialer::new(trust, clear_text),
+        dialer: Dialer::new(place.trust, clear_text),
     };
-    tracing::info!(environment = %options.environment, name = args.name, registry = %options.registry.url(), "starting");
     Ok(Plan { options })
 }
 
@@ -105,7 +131,7 @@ pub(super) async fn serve(
     on_stream: impl FnMut(Accepted),
 ) -> anyhow::Result<()> {
     let environment = plan.options.environment.clone();
-    let announce = |registration: &Registration| announce(&environment, registration);
+    let announce = |registration: &Registration| announce(&environment, &registration.id);
     let served = remote::run(plan.options, status, on_stream, announce, stop).await;
     served.map_err(|error| {
         let exit = error.exit();
@@ -114,11 +140,8 @@ pub(super) async fn serve(
 }
 
 /// Scripts wait for this line.
-fn announce(environment: &EnvironmentId, registration: &Registration) {
-    let line = format!(
-        "executor registered environment={environment} registration={}\n",
-        registration.id
-    );
+pub(super) fn announce(environment: &EnvironmentId, registration: &RegistrationId) {
+    let line = format!("executor registered environment={environment} registration={registration}\n");
     // Nobody may read it; the executor serves all the same.
     let _ = std::io::stdout().write_all(line.as_bytes());
     let _ = std::io::stdout().flush();

@@ -5,6 +5,8 @@ use rendezvous_transport::registry::CallError;
 use rendezvous_wire::id::EnvironmentId;
 use rendezvous_wire::registry::code;
 
+use crate::aws::AwsError;
+
 /// Why the executor cannot serve, until a person changes something.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -20,6 +22,12 @@ pub enum RemoteError {
     /// The relay URL from the registry must not be used.
     #[error("cannot use the relay that the registry names")]
     Relay(#[source] DialError),
+    /// Nothing can be signed.
+    #[error("cannot sign as the AWS identity that was asked for")]
+    Aws(#[from] AwsError),
+    /// The peer of a direct connection will not take it, now or later.
+    #[error("cannot open the connection to serve on{}", identity_hint(.0))]
+    Refused(#[source] DialError),
 }
 
 impl RemoteError {
@@ -33,7 +41,28 @@ impl RemoteError {
                 _ => Exit::Unavailable,
             },
             Self::Relay(_) => Exit::Usage,
+            Self::Aws(error) => match error {
+                AwsError::NoRegion(_) | AwsError::Unsupported { .. } | AwsError::File { .. } | AwsError::Syntax(_) => {
+                    Exit::Usage
+                }
+                _ => Exit::NotAuthorized,
+            },
+            Self::Refused(error) if is_identity_refused(error) => Exit::NotAuthorized,
+            Self::Refused(_) => Exit::Unavailable,
         }
+    }
+}
+
+/// Whether the peer of a direct connection knows the identity not, or not for this.
+fn is_identity_refused(error: &DialError) -> bool {
+    matches!(error, DialError::Refused { status: 401 | 403, .. })
+}
+
+fn identity_hint(error: &DialError) -> &'static str {
+    if is_identity_refused(error) {
+        ": check the AWS identity, the region, the service and this machine's clock"
+    } else {
+        ""
     }
 }
 

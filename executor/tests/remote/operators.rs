@@ -52,7 +52,7 @@ async fn health_readiness_and_metrics() {
     let mut executor = Executor::start(command);
     let addr = executor.admin().await;
     assert_eq!(get(addr, "/healthz").await, (200, "ok\n".to_owned()));
-    assert_eq!(get(addr, "/readyz").await, (503, "no relay connection\n".to_owned()));
+    assert_eq!(get(addr, "/readyz").await, (503, "not connected\n".to_owned()));
     counted(addr, r#"executor_registrations_total{result="ok"} 1"#).await;
 
     world.accept_upgrades();

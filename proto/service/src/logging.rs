@@ -42,9 +42,11 @@ where
     }
 }
 
-/// Whether a log line may have a ticket in it: the WebSocket library writes out the requests that it sends.
+/// Whether a log line may have a ticket in it: the libraries for WebSockets and for signatures write out the requests that
+/// they send or sign.
 fn tells_secrets(about: &Metadata<'_>) -> bool {
-    *about.level() > Level::INFO && about.target().starts_with("tungstenite")
+    let target = about.target();
+    *about.level() > Level::INFO && (target.starts_with("tungstenite") || target.starts_with("aws_sigv4"))
 }
 
 /// Escapes the control characters inside an event, which arrives in one piece.
@@ -110,9 +112,10 @@ mod tests {
 
     #[test]
     fn no_filter_shows_requests_with_tickets() {
-        for filter in ["trace", "tungstenite::handshake::client=trace,info"] {
+        for filter in ["trace", "tungstenite::handshake::client=trace,aws_sigv4=trace,info"] {
             let text = logged(filter, LogFormat::Text, || {
                 tracing::trace!(target: "tungstenite::handshake::client", "Request: GET /?ticket=secret");
+                tracing::trace!(target: "aws_sigv4::http_request::sign", "canonical_request=GET /?ticket=secret");
                 tracing::info!(target: "tungstenite::handshake::client", "harmless");
             });
             assert!(

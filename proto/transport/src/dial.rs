@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use http::{HeaderValue, header};
+use http::{HeaderMap, HeaderValue, Request, header};
 use rendezvous_wire::limits::RELAY_CONNECT_TIMEOUT;
 use rendezvous_wire::secret::Secret;
 use rustls_pki_types::ServerName;
@@ -27,6 +27,7 @@ use url::{Host, Url};
 use crate::link::{Dialect, Link};
 use crate::policy::{self, ClearText, UrlError};
 use crate::registry::retry_after;
+use crate::signer::{SignError, Signer};
 use crate::text::clean;
 use crate::tls::{Trust, TrustError};
 
@@ -77,6 +78,9 @@ pub enum DialError {
     /// It took more than ten seconds.
     #[error("no answer in time")]
     Timeout,
+    /// The upgrade could not be signed, so that nothing was sent.
+    #[error(transparent)]
+    Sign(#[from] SignError),
 }
 
 fn suffix(reason: &Option<String>) -> String {
@@ -87,7 +91,7 @@ impl DialError {
     /// Whether the same URL may work later. A refused ticket and a URL that must not be used stay refused.
     pub fn is_retryable(&self) -> bool {
         match self {
-            Self::Url(_) | Self::Trust(_) => false,
+            Self::Url(_) | Self::Trust(_) | Self::Sign(_) => false,
             Self::Refused { .. } => !self.is_ticket_refused(),
             Self::Resolve(_) | Self::Connect(_) | Self::Tls(_) | Self::Handshake(_) | Self::Timeout => true,
         }
@@ -110,6 +114,39 @@ impl DialError {
         match self {
             Self::Refused { retry_after, .. } => *retry_after,
             _ => None,
+        }
+    }
+}
+
+/// What proves to the server of a URL that we may use it.
+#[derive(Clone, Copy)]
+enum Proof<'a> {
+    /// The URL itself does.
+    Url,
+    Bearer(&'a Secret),
+    Signature(&'a dyn Signer),
+}
+
+impl Proof<'_> {
+    /// The headers to add to an upgrade.
+    fn headers(self, upgrade: &Request<()>) -> Result<HeaderMap, DialError> {
+        match self {
+            Self::Url => Ok(HeaderMap::new()),
+            Self::Bearer(bearer) => {
+                let value = HeaderValue::try_from(format!("Bearer {}", bearer.expose()));
+                let mut value = value.map_err(|error| DialError::Handshake(error.to_string()))?;
+                value.set_sensitive(true);
+                Ok(HeaderMap::from_iter([(header::AUTHORIZATION, value)]))
+            }
+            Self::Signature(signer) => {
+                // Gateways rewrite the headers of an upgrade; of those only the host is signed.
+                let mut unsigned = Request::new([].as_slice());
+                *unsigned.uri_mut() = upgrade.uri().clone();
+                if let Some(host) = upgrade.headers().get(header::HOST) {
+                    unsigned.headers_mut().insert(header::HOST, host.clone());
+                }
+                Ok(signer.sign(&unsigned)?)
+            }
         }
     }
 }
@@ -145,7 +182,7 @@ impl Dialer {
     ///
     /// See [`DialError`].
     pub async fn dial(&self, url: &Secret) -> Result<Link, DialError> {
-        self.dial_as(url, None, Dialect::Relay).await
+        self.dial_as(url, Proof::Url, Dialect::Relay).await
     }
 
     /// Opens a direct connection to an exec-server, within the same time and as far as the same rule for clear text goes.
@@ -155,24 +192,31 @@ impl Dialer {
     ///
     /// See [`DialError`]; a refused credential is [`DialError::Refused`] with status 401.
     pub async fn dial_direct(&self, url: &Secret, bearer: Option<&Secret>) -> Result<Link, DialError> {
-        self.dial_as(url, bearer, Dialect::Direct).await
+        self.dial_as(url, bearer.map_or(Proof::Url, Proof::Bearer), Dialect::Direct)
+            .await
     }
 
-    async fn dial_as(&self, url: &Secret, bearer: Option<&Secret>, dialect: Dialect) -> Result<Link, DialError> {
+    /// Opens a direct connection to serve on: the upgrade is signed, for this moment, and the peer has to answer pings like a relay.
+    ///
+    /// # Errors
+    ///
+    /// See [`DialError`].
+    pub async fn dial_signed(&self, url: &Secret, signer: &impl Signer) -> Result<Link, DialError> {
+        let link = self.dial_as(url, Proof::Signature(signer), Dialect::Direct).await?;
+        Ok(link.expecting_pongs())
+    }
+
+    async fn dial_as(&self, url: &Secret, proof: Proof<'_>, dialect: Dialect) -> Result<Link, DialError> {
         let url = policy::relay_url(url, self.clear_text)?;
-        timeout(self.timeout, self.open(&url, bearer, dialect))
+        timeout(self.timeout, self.open(&url, proof, dialect))
             .await
             .unwrap_or(Err(DialError::Timeout))
     }
 
-    async fn open(&self, url: &Url, bearer: Option<&Secret>, dialect: Dialect) -> Result<Link, DialError> {
+    async fn open(&self, url: &Url, proof: Proof<'_>, dialect: Dialect) -> Result<Link, DialError> {
         let mut request = url.as_str().into_client_request().map_err(handshake_error)?;
-        if let Some(bearer) = bearer {
-            let value = HeaderValue::try_from(format!("Bearer {}", bearer.expose()));
-            let mut value = value.map_err(|error| DialError::Handshake(error.to_string()))?;
-            value.set_sensitive(true);
-            request.headers_mut().insert(header::AUTHORIZATION, value);
-        }
+        let headers = proof.headers(&request)?;
+        request.headers_mut().extend(headers);
         let tcp = connect(resolve(url).await?).await.map_err(DialError::Connect)?;
         // Fails only for a socket that is dead already; the handshake finds that out.
         let _ = tcp.set_nodelay(true);

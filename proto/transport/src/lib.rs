@@ -2,7 +2,8 @@
 //!
 //! * [`policy`]: which URLs may be called, and that secrets go over clear text to loopback only.
 //! * [`tls`]: whom a client trusts: the machine's certificate authorities and `--ca-file`.
-//! * [`registry`]: the three calls of the registry, with errors that know whether a retry helps.
+//! * [`registry`]: the calls of the registry, with errors that know whether a retry helps.
+//! * [`signer`]: what proves a request where no token does.
 //! * [`dial`]: opens a WebSocket to a relay and gives a [`link::Link`].
 //! * [`link`]: whole messages over a WebSocket, kept alive by pings ([`keepalive`]) and ended with a close frame.
 //! * [`stream`]: streams of whole messages over a link, and how a harness opens one.
@@ -21,6 +22,7 @@ pub mod keepalive;
 pub mod link;
 pub mod policy;
 pub mod registry;
+pub mod signer;
 pub mod stream;
 mod text;
 pub mod tls;

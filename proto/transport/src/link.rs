@@ -151,6 +151,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
         self
     }
 
+    /// Gives a direct connection up, too, when a ping stays unanswered or a write blocks, as a relay connection always is.
+    #[must_use]
+    pub(crate) fn expecting_pongs(mut self) -> Self {
+        self.keepalive = Keepalive::new(Instant::now().into_std());
+        self
+    }
+
     /// How many text messages were dropped.
     pub fn dropped_texts(&self) -> u64 {
         self.dropped_texts.unwrap_or_default()

@@ -1,4 +1,4 @@
-//! The three calls of the registry.
+//! The calls of the registry.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,8 +20,10 @@ use serde::de::DeserializeOwned;
 use crate::policy::RegistryUrl;
 use crate::tls::{Trust, TrustError, no_trust};
 
+mod direct;
 mod error;
 
+pub use direct::{DirectClient, DirectRegistration};
 pub(crate) use error::retry_after;
 pub use error::{CallError, Refusal};
 
@@ -101,25 +103,8 @@ impl Client {
     ///
     /// When the options cannot be used.
     pub fn new(options: &Options) -> Result<Self, SetupError> {
-        let tls = if options.url.is_tls() {
-            options.trust.config()?
-        } else {
-            no_trust().map_err(TrustError::from)?
-        };
-        let http = reqwest::Client::builder()
-            .tls_backend_preconfigured((*tls).clone())
-            .default_headers(headers(options)?)
-            .redirect(reqwest::redirect::Policy::none())
-            .retry(reqwest::retry::never())
-            .referer(false)
-            .no_proxy()
-            .http1_only()
-            .pool_max_idle_per_host(MAX_IDLE_CONNECTIONS)
-            .pool_idle_timeout(IDLE_TIMEOUT)
-            .build()
-            .map_err(SetupError::Http)?;
         Ok(Self {
-            http,
+            http: http_client(&options.url, &options.trust, headers(options)?)?,
             url: options.url.clone(),
             timeout: REGISTRY_TIMEOUT,
         })
@@ -212,26 +197,7 @@ impl Client {
         if let Some(stream) = stream.and_then(|stream| HeaderValue::from_str(stream.as_str()).ok()) {
             http = http.header(STREAM_ID_HEADER, stream);
         }
-        let deadline = tokio::time::Instant::now() + self.timeout;
-        let response = tokio::time::timeout_at(deadline, http.send())
-            .await
-            .map_err(|_| CallError::Timeout)?
-            .map_err(CallError::from_http)?;
-        let (status, headers) = (response.status(), response.headers().clone());
-        let body = tokio::time::timeout_at(deadline, read(response))
-            .await
-            .unwrap_or(Err(CallError::Timeout));
-        if !status.is_success() {
-            // The status says enough, even when the body stalls or breaks.
-            let body = body.unwrap_or_default();
-            return Err(CallError::Refused(Refusal::new(status, &headers, &body)));
-        }
-        let body = body?;
-        // The decoder would take an array of the members' values too, and `[true]` for a yes.
-        if body.trim_ascii_start().first() != Some(&b'{') {
-            return Err(CallError::Malformed("not a JSON object".to_owned()));
-        }
-        json::decode(&body, REPLY).map_err(|error| CallError::Malformed(error.to_string()))
+        exchange(http, self.timeout).await
     }
 }
 
@@ -239,6 +205,51 @@ impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client").field("url", &self.url).finish_non_exhaustive()
     }
+}
+
+/// For one registry; `headers` are sent with every call.
+fn http_client(url: &RegistryUrl, trust: &Trust, headers: HeaderMap) -> Result<reqwest::Client, SetupError> {
+    let tls = if url.is_tls() {
+        trust.config()?
+    } else {
+        no_trust().map_err(TrustError::from)?
+    };
+    reqwest::Client::builder()
+        .tls_backend_preconfigured((*tls).clone())
+        .default_headers(headers)
+        .redirect(reqwest::redirect::Policy::none())
+        .retry(reqwest::retry::never())
+        .referer(false)
+        .no_proxy()
+        .http1_only()
+        .pool_max_idle_per_host(MAX_IDLE_CONNECTIONS)
+        .pool_idle_timeout(IDLE_TIMEOUT)
+        .build()
+        .map_err(SetupError::Http)
+}
+
+/// Sends a call and reads its answer, both within `limit`.
+async fn exchange<R: DeserializeOwned>(call: reqwest::RequestBuilder, limit: Duration) -> Result<R, CallError> {
+    let deadline = tokio::time::Instant::now() + limit;
+    let response = tokio::time::timeout_at(deadline, call.send())
+        .await
+        .map_err(|_| CallError::Timeout)?
+        .map_err(CallError::from_http)?;
+    let (status, headers) = (response.status(), response.headers().clone());
+    let body = tokio::time::timeout_at(deadline, read(response))
+        .await
+        .unwrap_or(Err(CallError::Timeout));
+    if !status.is_success() {
+        // The status says enough, even when the body stalls or breaks.
+        let body = body.unwrap_or_default();
+        return Err(CallError::Refused(Refusal::new(status, &headers, &body)));
+    }
+    let body = body?;
+    // The decoder would take an array of the members' values too, and `[true]` for a yes.
+    if body.trim_ascii_start().first() != Some(&b'{') {
+        return Err(CallError::Malformed("not a JSON object".to_owned()));
+    }
+    json::decode(&body, REPLY).map_err(|error| CallError::Malformed(error.to_string()))
 }
 
 fn headers(options: &Options) -> Result<HeaderMap, SetupError> {

@@ -18,6 +18,14 @@ pub fn path(environment: &crate::id::EnvironmentId, call: Call) -> String {
     format!("cloud/environment/{environment}/{}", call.as_str())
 }
 
+/// What a direct registration asks for, and is confirmed.
+pub const DIRECT_TRANSPORT: &str = "direct_jsonrpc_v1";
+
+/// The path of the registration of an executor that serves without relay and channel, like [`path`].
+pub fn direct_register_path(environment: &crate::id::EnvironmentId) -> String {
+    format!("cloud/environment/{environment}/direct/register")
+}
+
 /// The three calls of the stock protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Call {
@@ -60,6 +68,26 @@ pub struct RegisterResponse {
     pub security_profile: String,
     /// The registration, part of every handshake's prologue.
     pub executor_registration_id: String,
+}
+
+/// Request of `direct/register`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct DirectRegisterRequest {
+    /// Must be [`DIRECT_TRANSPORT`].
+    pub transport: String,
+}
+
+/// Response of `direct/register`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct DirectRegisterResponse {
+    /// The environment that was asked for.
+    pub environment_id: String,
+    /// [`DIRECT_TRANSPORT`].
+    pub transport: String,
+    /// Names the registration; nothing is derived from it.
+    pub registration_id: String,
+    /// The WebSocket that the executor serves on. It may hold a ticket, though it is signed in any case.
+    pub url: Secret,
 }
 
 /// Request of `connect`.

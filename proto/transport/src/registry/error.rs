@@ -10,6 +10,7 @@ use rendezvous_wire::json::{self, Bounds};
 use rendezvous_wire::limits::{MAX_REGISTRY_DEPTH, MAX_REGISTRY_RESPONSE};
 use rendezvous_wire::registry::{ErrorResponse, code};
 
+use crate::signer::SignError;
 use crate::text::clean;
 
 /// Longest error code that is kept, in characters.
@@ -47,6 +48,9 @@ pub enum CallError {
     /// A member of the answer is blank, or not what was asked for.
     #[error("the registry's answer has an unusable `{0}`")]
     Mismatch(&'static str),
+    /// The call could not be signed, so that nothing was sent.
+    #[error(transparent)]
+    Sign(#[from] SignError),
 }
 
 impl CallError {
@@ -60,7 +64,7 @@ impl CallError {
                 409 => refusal.code.as_deref() == Some(code::ENVIRONMENT_OFFLINE),
                 _ => false,
             },
-            Self::Tls(_) | Self::TooLarge | Self::Malformed(_) | Self::Mismatch(_) => false,
+            Self::Tls(_) | Self::TooLarge | Self::Malformed(_) | Self::Mismatch(_) | Self::Sign(_) => false,
         }
     }
 

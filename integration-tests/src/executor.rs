@@ -168,7 +168,7 @@ pub async fn forward(cx: &Context, options: &Options, url: &str) -> Result<Progr
 }
 
 /// Runs a command on a machine with another name, whose `workspace` holds `content`.
-fn machine(command: Command, workspace: &Path, content: &Path) -> Command {
+pub fn machine(command: Command, workspace: &Path, content: &Path) -> Command {
     const SCRIPT: &str = r#"hostname "$1" && mount --bind "$2" "$3" && cd "$3" && shift 3 && exec "$@""#;
     command.under(
         [

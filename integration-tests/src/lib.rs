@@ -5,6 +5,7 @@
 
 pub mod binaries;
 pub mod capture;
+pub mod cloud;
 pub mod command;
 pub mod context;
 pub mod exec_server;
@@ -18,6 +19,7 @@ pub mod postgres;
 pub mod program;
 pub mod registry;
 pub mod relay;
+pub mod sigv4;
 pub mod site;
 pub mod stock;
 pub mod terminal;

@@ -20,6 +20,9 @@ use tokio_util::task::AbortOnDropHandle;
 
 /// Largest request that the provider takes: a conversation with images in it.
 const MAX_REQUEST: usize = 64 * 1024 * 1024;
+/// A model that calls tools one by one, and one that writes programs; both are in the catalogues of all releases.
+const TOOLS: &str = "gpt-5.5";
+const CODE: &str = "gpt-5.6-sol";
 /// What the model says when its script is over.
 pub const LAST_WORDS: &str = "The script is over.";
 
@@ -52,6 +55,11 @@ pub enum Call {
     /// Applies a patch.
     Patch {
         /// The patch, from `*** Begin Patch` on.
+        text: String,
+    },
+    /// Runs a program in JavaScript, whose calls are the other tools.
+    Code {
+        /// The program.
         text: String,
     },
 }
@@ -104,14 +112,18 @@ impl Call {
                 ("write_stdin", arguments)
             }
             Self::View { path } => ("view_image", json!({"path": path})),
-            Self::Patch { text } => {
-                return json!({"type": "custom_tool_call", "id": format!("item_{id}"), "call_id": id,
-                    "name": "apply_patch", "input": text, "status": "completed"});
-            }
+            Self::Patch { text } => return free(id, "apply_patch", text),
+            Self::Code { text } => return free(id, "exec", text),
         };
         json!({"type": "function_call", "id": format!("item_{id}"), "call_id": id, "name": name,
             "arguments": arguments.to_string(), "status": "completed"})
     }
+}
+
+/// A call of a tool whose input is a text.
+fn free(id: &str, name: &str, text: &str) -> Value {
+    json!({"type": "custom_tool_call", "id": format!("item_{id}"), "call_id": id, "name": name, "input": text,
+        "status": "completed"})
 }
 
 /// The calls of one turn.
@@ -146,6 +158,7 @@ impl From<Call> for Turn {
 /// The provider, on a free port of loopback until it is dropped.
 #[derive(Debug)]
 pub struct Model {
+    name: &'static str,
     address: SocketAddr,
     shared: Arc<Shared>,
     _server: AbortOnDropHandle<()>,
@@ -169,6 +182,19 @@ impl Model {
     ///
     /// No port could be bound.
     pub async fn play(script: impl IntoIterator<Item = Turn>) -> Result<Self> {
+        Self::play_as(TOOLS, script).await
+    }
+
+    /// A model that calls tools by programs only: [`Call::Code`].
+    ///
+    /// # Errors
+    ///
+    /// No port could be bound.
+    pub async fn play_code(script: impl IntoIterator<Item = Turn>) -> Result<Self> {
+        Self::play_as(CODE, script).await
+    }
+
+    async fn play_as(name: &'static str, script: impl IntoIterator<Item = Turn>) -> Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared {
@@ -185,10 +211,16 @@ impl Model {
             let _ = axum::serve(listener, routes).await;
         });
         Ok(Self {
+            name,
             address,
             shared,
             _server: AbortOnDropHandle::new(server),
         })
+    }
+
+    /// What the harness must call the model: its catalogue says by the name how a model calls tools.
+    pub fn name(&self) -> &str {
+        self.name
     }
 
     /// The provider's base URL.

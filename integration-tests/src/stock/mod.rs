@@ -81,6 +81,18 @@ pub fn executor(
         .env("RUST_LOG", "warn,codex_exec_server=debug"))
 }
 
+/// The stock binary as an exec-server; flags say how it serves.
+///
+/// # Errors
+///
+/// The stock binary is missing.
+pub fn exec_server(cx: &Context, version: Version, name: &str) -> Result<Command> {
+    let command = codex(cx, version, name, "check_for_update_on_startup = false\n")?;
+    Ok(command
+        .arg("exec-server")
+        .env("RUST_LOG", "warn,codex_exec_server=debug"))
+}
+
 /// The stock binary for an executor that listens.
 ///
 /// # Errors
@@ -131,14 +143,48 @@ pub enum Mode {
     WorkspaceWrite,
     /// Read everything.
     ReadOnly,
+    /// As [`Self::WorkspaceWrite`], and reach 127.0.0.1 through a proxy. Rules deny `denied.test`, and say nothing of other
+    /// hosts. Only the newer release can.
+    ManagedNetwork,
 }
 
+const NETWORK: &str = r#"
+[permissions.test]
+extends = ":workspace"
+
+[permissions.test.network]
+enabled = true
+allow_local_binding = true
+
+[permissions.test.network.domains]
+"127.0.0.1" = "allow"
+"denied.test" = "deny"
+"#;
+
 impl Mode {
-    fn name(self) -> &'static str {
+    /// The setting that chooses it.
+    fn setting(self) -> &'static str {
         match self {
-            Self::FullAccess => "danger-full-access",
-            Self::WorkspaceWrite => "workspace-write",
-            Self::ReadOnly => "read-only",
+            Self::FullAccess => r#"sandbox_mode = "danger-full-access""#,
+            Self::WorkspaceWrite => r#"sandbox_mode = "workspace-write""#,
+            Self::ReadOnly => r#"sandbox_mode = "read-only""#,
+            Self::ManagedNetwork => r#"default_permissions = "test""#,
+        }
+    }
+
+    /// The line of the table `features` that it needs. The older release does not know it.
+    fn feature(self) -> &'static str {
+        match self {
+            Self::FullAccess | Self::WorkspaceWrite | Self::ReadOnly => "",
+            Self::ManagedNetwork => "network_proxy = true\n",
+        }
+    }
+
+    /// The tables that it needs.
+    fn tables(self) -> &'static str {
+        match self {
+            Self::FullAccess | Self::WorkspaceWrite | Self::ReadOnly => "",
+            Self::ManagedNetwork => NETWORK,
         }
     }
 }
@@ -157,7 +203,7 @@ pub fn harness_in(
     workspace: &Path,
     model: &Model,
 ) -> Result<Program> {
-    let config = config(mode, &model.url(), workspace);
+    let config = config(mode, model, workspace);
     let command = codex(cx, version, name, &config)?
         .args(["exec", "--skip-git-repo-check", "--color", "never", "-C"])
         .arg(workspace)
@@ -191,12 +237,12 @@ pub async fn finish(harness: &mut Program) -> Result<()> {
     Ok(())
 }
 
-fn config(mode: Mode, model: &str, workspace: &Path) -> String {
+fn config(mode: Mode, model: &Model, workspace: &Path) -> String {
     format!(
-        r#"model = "gpt-5.5"
+        r#"model = "{name}"
 model_provider = "mock"
 approval_policy = "never"
-sandbox_mode = "{mode}"
+{setting}
 check_for_update_on_startup = false
 web_search = "disabled"
 
@@ -207,19 +253,23 @@ enabled = false
 plugins = false
 apps = false
 remote_plugin = false
-
+{feature}
 [projects."{workspace}"]
 trust_level = "trusted"
 
 [model_providers.mock]
 name = "mock"
-base_url = "{model}"
+base_url = "{url}"
 wire_api = "responses"
 env_key = "MOCK_KEY"
 request_max_retries = 0
 stream_max_retries = 0
-"#,
-        mode = mode.name(),
+{tables}"#,
+        name = model.name(),
+        url = model.url(),
+        setting = mode.setting(),
+        feature = mode.feature(),
+        tables = mode.tables(),
         workspace = workspace.display()
     )
 }

@@ -1,8 +1,10 @@
 //! The stock harness with any executor, driven by a scripted model.
 
+pub(crate) mod code;
 pub(crate) mod forward;
 pub(crate) mod life;
 pub(crate) mod links;
+pub(crate) mod network;
 pub(crate) mod sandbox;
 pub(crate) mod tools;
 

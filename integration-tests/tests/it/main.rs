@@ -13,15 +13,18 @@ mod nat;
 mod ours;
 mod runner;
 mod services;
+mod signed;
 mod world;
 
 fn main() -> std::process::ExitCode {
     let tables = [
         world::cases(),
         matrix::cases(),
+        matrix::network_cases(),
         matrix::direct_cases(),
         matrix::forward_cases(),
         gateway::cases(),
+        signed::cases(),
         ours::bulk::cases(),
         ours::cases(),
         services::cases(),

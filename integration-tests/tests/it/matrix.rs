@@ -7,7 +7,7 @@ use anyhow::Result;
 use rendezvous_integration_tests::Context;
 use rendezvous_integration_tests::executor::End;
 use rendezvous_integration_tests::link::Party;
-use rendezvous_integration_tests::stock::Version;
+use rendezvous_integration_tests::stock::{Mode, Version};
 
 use crate::agent::links::RelayEnd;
 use crate::runner::{Case, When};
@@ -72,6 +72,24 @@ const SCENARIOS: &[Scenario] = &[
         name: "read_only",
         core: Core::Mixed,
         stock: play!(agent::sandbox::read_only),
+        ours: None,
+    },
+    Scenario {
+        name: "code",
+        core: Core::Mixed,
+        stock: play!(agent::code::play, Mode::FullAccess),
+        ours: None,
+    },
+    Scenario {
+        name: "code_workspace_write",
+        core: Core::Mixed,
+        stock: play!(agent::code::play, Mode::WorkspaceWrite),
+        ours: None,
+    },
+    Scenario {
+        name: "code_read_only",
+        core: Core::Mixed,
+        stock: play!(agent::code::play, Mode::ReadOnly),
         ours: None,
     },
     Scenario {
@@ -209,6 +227,20 @@ pub(crate) fn direct_cases() -> Vec<Case> {
     let stock = Version::ALL.map(|version| case(version, End::Stock(version), When::Full));
     let ours = Version::ALL.map(|version| case(version, End::Ours, When::Always));
     stock.into_iter().chain(ours).collect()
+}
+
+/// The newer stock harness, which can give its commands a network of their own, with the two executors.
+pub(crate) fn network_cases() -> Vec<Case> {
+    const NEWER: Version = Version::V0_171;
+    let case = |executor: End, when| {
+        let name = format!(
+            "interop::{}::{}::managed_network",
+            End::Stock(NEWER).name(),
+            executor.name()
+        );
+        Case::new(name, when, move |cx| agent::network::rules(cx, NEWER, executor))
+    };
+    vec![case(End::Ours, When::Always), case(End::Stock(NEWER), When::Full)]
 }
 
 /// A stock harness on an exec-server of either make that our forwarder makes remote.

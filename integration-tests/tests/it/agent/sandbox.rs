@@ -12,7 +12,7 @@ use rendezvous_integration_tests::stock::{self, Mode, Version};
 use crate::check;
 
 /// What the system says of a file system that is read-only.
-const READ_ONLY: &str = "Read-only file system";
+pub(crate) const READ_ONLY: &str = "Read-only file system";
 
 pub(crate) async fn workspace_write(cx: Context, version: Version, executor: End) -> Result<()> {
     // Beside the workspace, out of the reach of every folder that may be written.

@@ -49,7 +49,7 @@ pub(crate) async fn play_direct(cx: Context, version: Version, executor: End) ->
 }
 
 /// What the executor's workspace holds before.
-fn prepare(content: &Path) -> Result<()> {
+pub(crate) fn prepare(content: &Path) -> Result<()> {
     std::fs::write(content.join("AGENTS.md"), INSTRUCTION)?;
     std::fs::write(content.join("old.txt"), "first\nsecond\nthird\n")?;
     std::fs::write(content.join("gone.txt"), "gone\n")?;
@@ -57,12 +57,12 @@ fn prepare(content: &Path) -> Result<()> {
     Ok(())
 }
 
-fn script() -> Vec<Turn> {
+pub(crate) fn script() -> Vec<Turn> {
     steps().into_iter().flat_map(|step| step.turns).collect()
 }
 
 /// Checks every step, and names each that failed.
-fn judge(model: &Model, content: &Path) -> Result<()> {
+pub(crate) fn judge(model: &Model, content: &Path) -> Result<()> {
     let mut turn = 0;
     let mut failures = Vec::new();
     for step in steps() {

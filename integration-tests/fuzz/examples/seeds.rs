@@ -19,6 +19,8 @@ fn main() {
     tickets();
     messages();
     paths();
+    socks();
+    heads();
 }
 
 fn write(target: &str, name: &str, seed: impl AsRef<[u8]>) {
@@ -187,5 +189,56 @@ fn paths() {
         ("native", "/C:/x/../y"),
     ] {
         write("path_uri", name, text);
+    }
+}
+
+fn socks() {
+    let name = |command: u8, name: &[u8]| {
+        let length = u8::try_from(name.len()).expect("a short name");
+        [&[5, 1, 0, 5, command, 0, 3, length][..], name, &[1, 187]].concat()
+    };
+    for (seed, bytes) in [
+        ("name", name(1, b"pub.test")),
+        ("name-of-address", name(1, b"0x7f000001")),
+        ("bind", name(2, b"pub.test")),
+        ("longest-name", name(1, &[b'a'; 255])),
+        ("ipv4", vec![5, 2, 2, 0, 5, 1, 0, 1, 93, 184, 216, 34, 0, 80, b'x']),
+        ("ipv6", [&[5, 1, 0, 5, 1, 0, 4][..], &[0; 15], &[1, 0, 80]].concat()),
+        ("password-only", vec![5, 1, 2]),
+        ("version-4", vec![4, 1, 0, 80, 1, 1, 1, 1, 0]),
+    ] {
+        write("proxy_socks", seed, bytes);
+    }
+}
+
+fn heads() {
+    for (name, head) in [
+        ("connect", "CONNECT pub.test:443 HTTP/1.1\r\nHost: pub.test:443\r\n\r\n"),
+        ("connect-address", "CONNECT [::ffff:127.0.0.1]:443 HTTP/1.1\r\n\r\n"),
+        (
+            "forward",
+            "GET http://PUB.test./x?y HTTP/1.1\r\nHost: pub.test\r\nAccept: */*\r\n\r\n",
+        ),
+        ("short-address", "GET http://127.1:81/ HTTP/1.0\r\n\r\n"),
+        (
+            "origin-form",
+            "POST /x HTTP/1.1\r\nHost: pub.test:81\r\nContent-Length: 2\r\n\r\n",
+        ),
+        (
+            "other-host",
+            "GET http://pub.test/ HTTP/1.1\r\nHost: other.test\r\n\r\n",
+        ),
+        (
+            "two-hosts",
+            "GET / HTTP/1.1\r\nHost: pub.test\r\nHost: other.test\r\n\r\n",
+        ),
+        ("user", "GET http://user:word@pub.test/ HTTP/1.1\r\n\r\n"),
+        (
+            "hops",
+            "PUT http://pub.test/ HTTP/1.1\r\nConnection: close, X-Own , host\r\nX-Own: 1\r\nTE: trailers\r\n\
+             Transfer-Encoding: chunked\r\nContent-Length: 5\r\nProxy-Authorization: Basic x\r\n\r\n",
+        ),
+    ] {
+        write("proxy_http", name, head);
     }
 }

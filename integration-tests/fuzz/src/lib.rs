@@ -3,8 +3,10 @@
 pub mod ticket;
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 
 use rendezvous_channel::{Identity, Prologue};
+use rendezvous_host::proxy::{Host, Target};
 use rendezvous_wire::id::{BootId, EnvironmentId, RegistrationId, StreamId};
 
 /// Key of the records of the record target.
@@ -91,4 +93,13 @@ pub fn join(parts: &[&[u8]]) -> Vec<u8> {
         data.extend_from_slice(part);
     }
     data
+}
+
+/// An accepted target of a proxy names the same when it is written and read again: what rules see is what is dialled.
+pub fn again(target: &Target) {
+    let text = match target.host {
+        Host::Address(IpAddr::V6(address)) => format!("[{address}]:{}", target.port),
+        _ => format!("{}:{}", target.host, target.port),
+    };
+    assert_eq!(Target::parse(&text, None).as_ref(), Ok(target), "{text}");
 }

@@ -95,7 +95,11 @@ pub struct Target {
 
 impl Target {
     /// Reads `HOST` or `HOST:PORT`; an address of IPv6 stands in brackets.
-    pub(super) fn parse(text: &str, default_port: Option<u16>) -> Result<Self, HostError> {
+    ///
+    /// # Errors
+    ///
+    /// When it is neither, or there is no port but 0.
+    pub fn parse(text: &str, default_port: Option<u16>) -> Result<Self, HostError> {
         let (host, port) = match text.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => (host, Some(parse_port(port)?)),
             _ => (text, default_port),

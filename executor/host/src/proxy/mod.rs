@@ -11,6 +11,7 @@ mod address;
 mod decision;
 mod environment;
 mod gate;
+pub mod heads;
 mod host;
 mod http_server;
 mod idle;

@@ -5,9 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use super::host::{Host, Target};
 
 /// Most bytes of a greeting: version, count, 255 methods.
-pub(super) const MAX_GREETING: usize = 2 + 255;
+pub const MAX_GREETING: usize = 2 + 255;
 /// Most bytes of a request: its head, a name of 255 bytes behind its length, the port.
-pub(super) const MAX_REQUEST: usize = 4 + 1 + 255 + 2;
+pub const MAX_REQUEST: usize = 4 + 1 + 255 + 2;
 
 const VERSION: u8 = 5;
 const NO_AUTHENTICATION: u8 = 0;

@@ -91,7 +91,7 @@ pub(crate) async fn registrations(cx: Context, end: End) -> Result<()> {
         cloud.answer_registers([Answer::status(status)]);
         let executor = start(&cx, keyed(&cx, end, &cloud.url(), &account())?)?;
         expect_seen!(cloud, Seen::Register(arrival) if arrival.status == status => ());
-        match code.or((end != End::Ours).then_some(1)) {
+        match code.or_else(|| (end != End::Ours).then_some(1)) {
             Some(code) => drop(gives_up(executor, end, code).await?),
             None => drop(cloud.connected().await?),
         }

@@ -18,11 +18,18 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser as _;
-use rendezvous_harness::{Harness, HarnessError, LinkState, Options, exit};
+use rendezvous_harness::environments::{Environments, Settings};
+use rendezvous_harness::{Environment, HarnessError, LinkState, exit};
+use rendezvous_transport::policy::ClearText;
 use tokio_util::task::TaskTracker;
 
 use args::{Cli, Command, Connection};
 use status::{Outcome, StatusFile};
+
+/// Nothing names an environment.
+const NOWHERE: &str = "where to connect is not configured: set CODEX_EXEC_SERVER_NOISE_REGISTRY_URL, \
+    CODEX_EXEC_SERVER_NOISE_ENVIRONMENT_ID and CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN, or CODEX_EXEC_SERVER_URL, or name an \
+    environment with -e (`-e local` is this machine)";
 
 /// Longest time that the end of a session may take.
 const FAREWELL: Duration = Duration::from_millis(500);
@@ -132,24 +139,21 @@ async fn dispatch(cli: Cli, sessions: &TaskTracker) -> Result<Outcome, Failure> 
         Command::Run(args) => run::run(connect(to, None, sessions).await?, args).await,
         Command::Shell(args) => run::shell(connect(to, None, sessions).await?, args).await,
         Command::Info(args) => {
-            let harness = connect(to, None, sessions).await?;
-            unless_signalled("waiting for the executor", info::info(harness, &args)).await
+            let environment = connect(to, None, sessions).await?;
+            unless_signalled("waiting for the executor", info::info(&environment, &args)).await
         }
         Command::Cp(args) => copy::copy(to, &args, sessions).await,
     }
 }
 
-/// Connects, and reports on stderr whenever the connection is lost and found again. `sessions` has a task until the session
-/// has ended.
-async fn connect(
-    connection: &Connection,
-    environment: Option<&str>,
-    sessions: &TaskTracker,
-) -> Result<Harness, Failure> {
-    let options = connection.options(environment)?;
-    let harness = unless_signalled("connecting", Harness::connect(options)).await?;
-    sessions.spawn(report(harness.link_state()));
-    Ok(harness)
+/// Connects to an environment, the one with this name if one is given, and reports on stderr whenever the connection is lost
+/// and found again. `sessions` has a task until the session has ended.
+async fn connect(connection: &Connection, name: Option<&str>, sessions: &TaskTracker) -> Result<Environment, Failure> {
+    let environment = connection.environment(name)?;
+    if let Some(harness) = unless_signalled("connecting", environment.harness()).await? {
+        sessions.spawn(report(harness.link_state()));
+    }
+    Ok(environment)
 }
 
 /// Does `work` unless a signal comes first.
@@ -197,22 +201,37 @@ pub(crate) fn say(text: impl std::fmt::Display) {
 }
 
 impl Connection {
-    /// What the flags and variables say, with another environment when one is given.
-    fn options(&self, environment: Option<&str>) -> Result<Options, Failure> {
-        let token = match (&self.token_file, std::env::var(rendezvous_harness::options::AUTH_TOKEN)) {
-            (Some(path), _) => Some(secret::read(path).map_err(Failure::usage)?),
-            (None, Ok(token)) => Some(rendezvous_wire::secret::Secret::new(token)),
-            (None, Err(_)) => None,
-        };
-        let clear_text = rendezvous_transport::policy::ClearText::allow_insecure(self.allow_insecure);
-        let environment = environment.or(self.environment.as_deref());
-        let mut options =
-            Options::new(self.registry_url.as_deref(), environment, token, clear_text).map_err(HarnessError::from)?;
-        options.set_account(std::env::var(rendezvous_harness::options::ACCOUNT_ID).ok().as_deref());
-        options.ca_file.clone_from(&self.ca_file);
-        if let Some(timeout) = self.connect_timeout {
-            options.set_connect_timeout(Duration::from_secs_f64(timeout));
+    /// What the flags and variables say, with another name when one is given.
+    fn environment(&self, name: Option<&str>) -> Result<Environment, Failure> {
+        let mut settings = Settings::from_env();
+        if let Some(url) = self.registry_url.as_ref().filter(|url| !url.trim().is_empty()) {
+            settings.registry_url = Some(url.clone());
         }
-        Ok(options)
+        if let Some(path) = &self.token_file {
+            settings.token = Some(secret::read(path).map_err(Failure::usage)?);
+        }
+        settings.ca_file.clone_from(&self.ca_file);
+        settings.clear_text = ClearText::allow_insecure(self.allow_insecure);
+        settings.connect_timeout = self.connect_timeout.map(Duration::from_secs_f64);
+        let name = name.or(self.environment.as_deref());
+        if settings.names_registry() {
+            settings.environment_id = name.map(ToOwned::to_owned);
+            return Ok(Environments::load(&settings)?.default_environment()?);
+        }
+        let environments = Environments::load(&settings)?;
+        match name {
+            Some(name) => environments.get(name).map_err(|error| {
+                let known = environments.ids().join(", ");
+                let hint = if name.contains('=') {
+                    "; `--env` sets a variable"
+                } else {
+                    ""
+                };
+                Failure::usage(anyhow::anyhow!("{error}{hint} (known: {known})"))
+            }),
+            None if environments.is_default_chosen() => Ok(environments.default_environment()?),
+            // What is meant for another machine must not happen here because a variable is missing.
+            None => Err(Failure::usage(anyhow::anyhow!(NOWHERE))),
+        }
     }
 }

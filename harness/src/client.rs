@@ -11,9 +11,9 @@ use rendezvous_rpc::{Method, PathUri};
 use serde_json::value::RawValue;
 use tokio::sync::{OnceCell, mpsc, oneshot, watch};
 
-use crate::connect::RelayConnector;
+use crate::connect::{ListenerConnector, ProgramConnector, RelayConnector};
+use crate::endpoint::Endpoint;
 use crate::error::HarnessError;
-use crate::options::Options;
 use crate::recovery::Policy;
 use crate::session::core::listen::Listener;
 use crate::session::core::{Core, Peer};
@@ -46,15 +46,27 @@ struct Inner {
 }
 
 impl Harness {
-    /// Connects and opens a session. Must be called inside a Tokio runtime.
+    /// Connects and opens a session, through a relay ([`crate::Options`]) or in another of the ways that there are. Must be
+    /// called inside a Tokio runtime.
     ///
     /// # Errors
     ///
     /// When the options cannot be used, or the executor cannot be reached within the policy of the options.
-    pub async fn connect(options: Options) -> Result<Self, HarnessError> {
-        let (first, lost) = (options.first, options.lost);
-        let connector = RelayConnector::new(options)?;
-        Self::over(connector, first, lost).await
+    pub async fn connect(to: impl Into<Endpoint>) -> Result<Self, HarnessError> {
+        match to.into() {
+            Endpoint::Relay(options) => {
+                let (first, lost) = (options.first, options.lost);
+                Self::over(RelayConnector::new(*options)?, first, lost).await
+            }
+            Endpoint::Listener(listener) => {
+                let (first, lost) = (listener.first(), listener.lost);
+                Self::over(ListenerConnector::new(*listener)?, first, lost).await
+            }
+            Endpoint::Program(program) => {
+                let policy = program.policy();
+                Self::over(ProgramConnector::new(*program), policy, policy).await
+            }
+        }
     }
 
     pub(crate) async fn over<C: Connector>(connector: C, first: Policy, lost: Policy) -> Result<Self, HarnessError> {

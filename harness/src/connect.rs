@@ -1,4 +1,9 @@
-//! One attempt: a fresh way from the registry, a WebSocket to the relay, an end-to-end channel to the executor.
+//! One attempt to reach an executor, in each of the ways that there are.
+//!
+//! Through a relay: a fresh way from the registry, a WebSocket to the relay, an end-to-end channel to the executor.
+
+mod listener;
+mod program;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,11 +16,14 @@ use rendezvous_channel::budget::Budget;
 use rendezvous_channel::stream::Target;
 use rendezvous_transport::dial::Dialer;
 use rendezvous_transport::registry;
-use rendezvous_transport::stream::{self, MessageReceiver, MessageSender, StreamEnd};
+use rendezvous_transport::stream::{self, MessageReceiver, MessageSender, MessageStream, StreamEnd};
 use rendezvous_transport::tls::Trust;
 use rendezvous_wire::id::EnvironmentId;
 use rendezvous_wire::limits::{MAX_MESSAGE, REORDER_BYTES};
 
+pub(crate) use self::listener::ListenerConnector;
+pub(crate) use self::program::ProgramConnector;
+pub use self::program::ProgramError;
 use crate::error::{AttemptError, HarnessError};
 use crate::options::Options;
 use crate::session::driver::{Connector, Link};
@@ -65,15 +73,21 @@ impl Connector for RelayConnector {
             authorization: &bundle.authorization,
         };
         let stream = stream::connect(link, &self.identity, &target, &self.budget).await?;
-        let (sender, receiver) = stream.split();
-        Ok(StreamLink { sender, receiver })
+        Ok(stream.into())
     }
 }
 
-/// An open stream to the executor.
+/// An open stream of messages to the executor.
 pub(crate) struct StreamLink {
     sender: MessageSender,
     receiver: MessageReceiver,
+}
+
+impl From<MessageStream> for StreamLink {
+    fn from(stream: MessageStream) -> Self {
+        let (sender, receiver) = stream.split();
+        Self { sender, receiver }
+    }
 }
 
 impl StreamLink {

@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use rendezvous_host::files::{Fault, FileError};
+use rendezvous_host::http::HttpError;
+use rendezvous_host::process::StartError;
 use rendezvous_rpc::RpcError;
 use rendezvous_rpc::call_table::TooManyCalls;
 use rendezvous_rpc::event::OrderError;
@@ -11,6 +14,8 @@ use rendezvous_transport::registry::{CallError, SetupError};
 use rendezvous_transport::stream::StreamEnd;
 use rendezvous_transport::tls::TrustError;
 
+use crate::connect::ProgramError;
+use crate::environments::EnvironmentError;
 use crate::options::OptionsError;
 use crate::recovery::Verdict;
 
@@ -36,6 +41,12 @@ pub enum HarnessError {
     /// The client cannot be set up.
     #[error("{}", chain(.0.as_ref()))]
     Setup(Arc<SetupError>),
+    /// The environment cannot be used.
+    #[error("{}", chain(.0.as_ref()))]
+    Environment(Arc<EnvironmentError>),
+    /// This machine refused the call.
+    #[error(transparent)]
+    Local(Arc<LocalError>),
     /// The executor could not be reached.
     #[error("cannot reach the executor: {}", chain(.0.as_ref()))]
     Unreachable(Arc<AttemptError>),
@@ -74,6 +85,9 @@ pub enum HarnessError {
     /// The body of a response broke off.
     #[error("the response's body broke off: {0}")]
     Body(String),
+    /// The executor did not answer in time.
+    #[error("no answer to `{0}` in time")]
+    NoAnswer(&'static str),
     /// The process has no stdin, or no more.
     #[error("the process takes no input any more")]
     StdinClosed,
@@ -91,7 +105,8 @@ impl HarnessError {
         match self {
             Self::Unreachable(error) | Self::Lost(error) => !matches!(error.verdict(), Verdict::Final),
             Self::Refused(error) => error.is_retryable(),
-            Self::TooManyCalls(_) | Self::TooManyProcesses(_) | Self::TooManyBodies(_) => true,
+            Self::Local(error) => error.is_retryable(),
+            Self::TooManyCalls(_) | Self::TooManyProcesses(_) | Self::TooManyBodies(_) | Self::NoAnswer(_) => true,
             _ => false,
         }
     }
@@ -99,21 +114,75 @@ impl HarnessError {
     /// What the command line exits with.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Options(_) | Self::Setup(_) | Self::Path(_) => exit::USAGE,
+            Self::Options(_) | Self::Setup(_) | Self::Environment(_) | Self::Path(_) => exit::USAGE,
             Self::Unreachable(error) | Self::Lost(error) => error.exit_code(),
-            Self::OutcomeUnknown(_) | Self::Events(_) | Self::ProcessLost(_) => exit::UNAVAILABLE,
+            Self::OutcomeUnknown(_) | Self::Events(_) | Self::ProcessLost(_) | Self::NoAnswer(_) => exit::UNAVAILABLE,
             _ => exit::RUNTIME,
         }
     }
 
-    /// Whether the executor says that the named thing does not exist.
+    /// Whether the named thing does not exist there.
     pub fn is_not_found(&self) -> bool {
-        matches!(self, Self::Refused(error) if error.code == rendezvous_rpc::code::NOT_FOUND)
+        match self {
+            Self::Refused(error) => error.code == rendezvous_rpc::code::NOT_FOUND,
+            Self::Local(error) => matches!(error.as_ref(), LocalError::File(error) if error.fault() == Fault::NotFound),
+            _ => false,
+        }
+    }
+
+    /// Whether the other side looked at the call and refused it, so that other calls may succeed.
+    pub fn is_refused(&self) -> bool {
+        matches!(self, Self::Refused(_) | Self::Local(_))
     }
 
     /// Whether the executor does not know the method.
     pub fn is_unsupported(&self) -> bool {
         matches!(self, Self::Refused(error) if error.code == rendezvous_rpc::code::METHOD_NOT_FOUND)
+    }
+}
+
+/// What this machine refused to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LocalError {
+    /// A process was not started.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// A call on files failed.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// A request failed.
+    #[error(transparent)]
+    Http(#[from] HttpError),
+    /// The process has no terminal, or not any more.
+    #[error("the process has no terminal")]
+    NoTerminal,
+    /// The local environment does not have this.
+    #[error("{0} are not supported in the local environment")]
+    Unsupported(&'static str),
+}
+
+impl LocalError {
+    /// Whether the same call may succeed later with nothing changed.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Start(error) => error.is_retryable(),
+            Self::File(error) => error.is_retryable(),
+            Self::Http(error) => error.is_retryable(),
+            Self::NoTerminal | Self::Unsupported(_) => false,
+        }
+    }
+}
+
+impl From<LocalError> for HarnessError {
+    fn from(error: LocalError) -> Self {
+        Self::Local(Arc::new(error))
+    }
+}
+
+impl From<EnvironmentError> for HarnessError {
+    fn from(error: EnvironmentError) -> Self {
+        Self::Environment(Arc::new(error))
     }
 }
 
@@ -148,6 +217,12 @@ pub enum AttemptError {
     /// The end-to-end channel to the executor.
     #[error("end-to-end channel")]
     Stream(#[from] StreamEnd),
+    /// A listening exec-server.
+    #[error("exec-server")]
+    Listener(#[source] DialError),
+    /// The program that is an exec-server, or leads to one.
+    #[error(transparent)]
+    Program(#[from] ProgramError),
     /// The executor refused `initialize`.
     #[error("the executor refused the session: {0}")]
     Initialize(RpcError),
@@ -165,12 +240,23 @@ impl AttemptError {
         match self {
             Self::Registry(error) if error.is_retryable() => Verdict::Retry(error.retry_after().unwrap_or_default()),
             Self::Dial(error) if error.is_ticket_refused() => Verdict::TicketRefused,
-            Self::Dial(error @ DialError::Tls(_)) if is_untrusted(error) => Verdict::Final,
-            Self::Dial(error) if error.is_retryable() => Verdict::Retry(error.retry_after().unwrap_or_default()),
+            Self::Dial(error @ DialError::Tls(_)) | Self::Listener(error @ DialError::Tls(_))
+                if is_untrusted(error) =>
+            {
+                Verdict::Final
+            }
+            Self::Dial(error) | Self::Listener(error) if error.is_retryable() => {
+                Verdict::Retry(error.retry_after().unwrap_or_default())
+            }
             Self::Initialize(error) if error.is_retryable() => Verdict::Retry(Default::default()),
             Self::Stream(error) if error.is_retryable() => Verdict::Retry(Default::default()),
             Self::Violation(_) | Self::Timeout => Verdict::Retry(Default::default()),
-            Self::Registry(_) | Self::Dial(_) | Self::Stream(_) | Self::Initialize(_) => Verdict::Final,
+            Self::Registry(_)
+            | Self::Dial(_)
+            | Self::Listener(_)
+            | Self::Program(_)
+            | Self::Stream(_)
+            | Self::Initialize(_) => Verdict::Final,
         }
     }
 
@@ -178,6 +264,8 @@ impl AttemptError {
         match self {
             Self::Registry(error) if error.is_not_authorized() => exit::NOT_AUTHORIZED,
             Self::Dial(error) if error.is_ticket_refused() => exit::NOT_AUTHORIZED,
+            Self::Listener(DialError::Refused { status: 401 | 403, .. }) => exit::NOT_AUTHORIZED,
+            Self::Listener(DialError::Url(_)) => exit::USAGE,
             _ => exit::UNAVAILABLE,
         }
     }

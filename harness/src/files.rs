@@ -1,18 +1,21 @@
-//! Files on the executor.
+//! Files on an executor, or on this machine.
+
+mod local;
+mod open;
 
 use bytes::Bytes;
 use rendezvous_rpc::method::fs::{
-    self, CanonicalizeResult, CloseParams, CopyParams, CreateDirectoryParams, DirectoryEntry, Metadata, OpenMode,
-    OpenParams, PathParams, ReadBlockParams, RemoveParams, WalkOptions, WalkParams, WalkResult, WriteBlockParams,
-    WriteFileParams,
+    self, CanonicalizeResult, CopyParams, CreateDirectoryParams, OpenMode, OpenParams, PathParams, RemoveParams,
+    WalkParams, WriteFileParams,
 };
-use rendezvous_rpc::{Base64, Method as _, PathUri};
-use tokio::sync::watch;
+pub use rendezvous_rpc::method::fs::{DirectoryEntry, EntryKind, Metadata, WalkOptions, WalkResult};
+use rendezvous_rpc::{Base64, PathUri};
 
+pub(crate) use self::local::LocalFiles;
+pub use self::open::{Block, FileReader, FileWriter};
+use self::open::{ReaderAt, RemoteFile, RemoteWriter, WriterAt};
 use crate::client::Harness;
 use crate::error::HarnessError;
-use crate::session::Class;
-use crate::session::driver::LinkState;
 
 impl Harness {
     /// Reads a whole regular file. Stock executors give up to 512 MiB but send it as one message, so that about 45 MiB is
@@ -46,7 +49,7 @@ impl Harness {
     /// # Errors
     ///
     /// As any call.
-    pub async fn open(&self, path: &PathUri) -> Result<RemoteFile, HarnessError> {
+    pub async fn open(&self, path: &PathUri) -> Result<FileReader, HarnessError> {
         let handle = format!("f{}", self.next_number());
         let params = OpenParams {
             handle_id: handle.clone(),
@@ -56,14 +59,15 @@ impl Harness {
             sandbox: None,
         };
         self.call::<fs::Open>(&params).await?;
-        Ok(RemoteFile {
+        let file = RemoteFile {
             harness: self.clone(),
             handle,
-        })
+        };
+        Ok(FileReader(ReaderAt::Remote(file)))
     }
 
     /// Begins to replace a regular file, or to create one in an existing directory, by blocks. Our executors put the new
-    /// content in place at [`RemoteWriter::finish`]; stock ones empty the file at once. Needs the capability
+    /// content in place at [`FileWriter::finish`]; stock ones empty the file at once. Needs the capability
     /// `fileWriteStreaming`.
     ///
     /// ```no_run
@@ -80,7 +84,7 @@ impl Harness {
     /// # Errors
     ///
     /// As any call.
-    pub async fn replace(&self, path: &PathUri) -> Result<RemoteWriter, HarnessError> {
+    pub async fn replace(&self, path: &PathUri) -> Result<FileWriter, HarnessError> {
         let mut link = self.link_state();
         link.mark_unchanged();
         let handle = format!("f{}", self.next_number());
@@ -92,11 +96,12 @@ impl Harness {
             sandbox: None,
         };
         self.call::<fs::Open>(&params).await?;
-        Ok(RemoteWriter {
+        let writer = RemoteWriter {
             harness: self.clone(),
             handle,
             link,
-        })
+        };
+        Ok(FileWriter(WriterAt::Remote(writer)))
     }
 
     /// Describes what a path names.
@@ -186,129 +191,5 @@ impl Harness {
     pub async fn canonicalize(&self, path: &PathUri) -> Result<PathUri, HarnessError> {
         let CanonicalizeResult { path } = self.call::<fs::Canonicalize>(&PathParams::new(path.clone())).await?;
         Ok(path)
-    }
-}
-
-/// An open file on the executor. [`RemoteFile::close`] gives its handle back; executors hold 128 for each connection.
-#[derive(Debug)]
-pub struct RemoteFile {
-    harness: Harness,
-    handle: String,
-}
-
-/// A part of a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Block {
-    /// The bytes. Only the end of the file, or an executor that may give less at once, makes them fewer than asked for.
-    pub bytes: Bytes,
-    /// Whether the file ends with them.
-    pub is_end: bool,
-}
-
-impl RemoteFile {
-    /// Longest block.
-    pub const MAX_BLOCK: u64 = fs::MAX_BLOCK;
-
-    /// Reads up to `len` bytes at `offset`.
-    ///
-    /// # Errors
-    ///
-    /// As any call; [`HarnessError::is_not_found`] when a lost connection has closed the file.
-    pub async fn read_block(&self, offset: u64, len: u64) -> Result<Block, HarnessError> {
-        let params = ReadBlockParams {
-            handle_id: self.handle.clone(),
-            offset,
-            len,
-        };
-        // Reading twice is the same as once, but on a new connection the handle is unknown, and the caller is told so.
-        let result = self
-            .harness
-            .call_as::<fs::ReadBlock>(&params, Class::Repeatable)
-            .await?;
-        Ok(Block {
-            bytes: result.chunk.0,
-            is_end: result.eof,
-        })
-    }
-
-    /// Closes the file.
-    ///
-    /// # Errors
-    ///
-    /// As any call.
-    pub async fn close(self) -> Result<(), HarnessError> {
-        let params = CloseParams {
-            handle_id: self.handle.clone(),
-        };
-        self.harness
-            .call_as::<fs::Close>(&params, Class::Cleanup)
-            .await
-            .map(drop)
-    }
-}
-
-/// A file on the executor that is being replaced. [`RemoteWriter::finish`] or [`RemoteWriter::discard`] gives its handle
-/// back; dropped, it stays open until the connection ends, which discards it.
-#[derive(Debug)]
-pub struct RemoteWriter {
-    harness: Harness,
-    handle: String,
-    /// Changes when the connection that holds the handle is lost.
-    link: watch::Receiver<LinkState>,
-}
-
-impl RemoteWriter {
-    /// Longest block.
-    pub const MAX_BLOCK: u64 = fs::MAX_BLOCK;
-
-    /// Writes a block of 1 to [`Self::MAX_BLOCK`] bytes at `offset`, in any order; what no block covers reads as zeros.
-    ///
-    /// # Errors
-    ///
-    /// As any call; [`HarnessError::is_not_found`] when a lost connection has discarded the file.
-    pub async fn write_block(&self, offset: u64, bytes: Bytes) -> Result<(), HarnessError> {
-        let params = WriteBlockParams {
-            handle_id: self.handle.clone(),
-            offset,
-            chunk: Base64(bytes),
-        };
-        // Writing twice is the same as once; on a new connection the handle is unknown.
-        let written = self.harness.call_as::<fs::WriteBlock>(&params, Class::Repeatable);
-        written.await.map(drop)
-    }
-
-    /// Puts the new content in place.
-    ///
-    /// # Errors
-    ///
-    /// As any call; [`HarnessError::OutcomeUnknown`] when the connection was lost since the file was opened.
-    pub async fn finish(self) -> Result<(), HarnessError> {
-        let params = CloseParams {
-            handle_id: self.handle.clone(),
-        };
-        let closed = self.harness.call::<fs::Close>(&params).await;
-        // On a new connection the handle is unknown, and closing an unknown one succeeds.
-        if self.link.has_changed().unwrap_or(true) {
-            return Err(HarnessError::OutcomeUnknown(fs::Close::NAME));
-        }
-        closed.map(drop)
-    }
-
-    /// Gives up. Our executors leave the old content; stock ones what was written so far.
-    ///
-    /// # Errors
-    ///
-    /// As any call.
-    pub async fn discard(self) -> Result<(), HarnessError> {
-        // No call does only this, but a file that is open for the other purpose is closed by a failed one.
-        let params = ReadBlockParams {
-            handle_id: self.handle.clone(),
-            offset: 0,
-            len: 1,
-        };
-        match self.harness.call_as::<fs::ReadBlock>(&params, Class::Cleanup).await {
-            Ok(_) | Err(HarnessError::Refused(_)) => Ok(()),
-            Err(error) => Err(error),
-        }
     }
 }

@@ -1,4 +1,6 @@
-//! HTTP requests from the executor's place in the network.
+//! HTTP requests from an executor's place in the network, or from this machine's.
+
+mod local;
 
 use std::time::Duration;
 
@@ -7,6 +9,8 @@ use rendezvous_rpc::Base64;
 use rendezvous_rpc::method::http::{self, HttpRequestParams};
 pub use rendezvous_rpc::method::http::{HttpHeader, RedirectPolicy};
 
+use self::local::LocalBody;
+pub(crate) use self::local::LocalHttp;
 use crate::client::Harness;
 use crate::error::HarnessError;
 use crate::session::Class;
@@ -89,11 +93,40 @@ pub struct HttpStream {
     pub status: u16,
     /// Headers whose values are text; those with the same name keep their order.
     pub headers: Vec<HttpHeader>,
-    events: EventReceiver<BodyEvent>,
+    body: Body,
     is_over: bool,
 }
 
+#[derive(Debug)]
+enum Body {
+    Remote(EventReceiver<BodyEvent>),
+    Local(LocalBody),
+}
+
+impl Body {
+    async fn next(&mut self) -> Result<Option<Bytes>, HarnessError> {
+        match self {
+            Self::Remote(events) => match events.recv().await {
+                Some(Ok(BodyEvent::Bytes(bytes))) => Ok(Some(bytes)),
+                Some(Ok(BodyEvent::End)) => Ok(None),
+                Some(Err(error)) => Err(error),
+                None => Err(HarnessError::Shutdown),
+            },
+            Self::Local(body) => body.next().await,
+        }
+    }
+}
+
 impl HttpStream {
+    fn new(status: u16, headers: Vec<HttpHeader>, body: Body) -> Self {
+        Self {
+            status,
+            headers,
+            body,
+            is_over: false,
+        }
+    }
+
     /// The next bytes of the body, at most 1 MiB; none at its end. What is not taken holds up the whole session in the end,
     /// as with [`crate::process::Process`].
     ///
@@ -104,21 +137,9 @@ impl HttpStream {
         if self.is_over {
             return Ok(None);
         }
-        match self.events.recv().await {
-            Some(Ok(BodyEvent::Bytes(bytes))) => Ok(Some(bytes)),
-            Some(Ok(BodyEvent::End)) => {
-                self.is_over = true;
-                Ok(None)
-            }
-            Some(Err(error)) => {
-                self.is_over = true;
-                Err(error)
-            }
-            None => {
-                self.is_over = true;
-                Err(HarnessError::Shutdown)
-            }
-        }
+        let next = self.body.next().await;
+        self.is_over = !matches!(next, Ok(Some(_)));
+        next
     }
 }
 
@@ -164,12 +185,7 @@ impl Harness {
         let result = self
             .call_with::<http::HttpRequest>(&params, Class::Once, Some(listener))
             .await?;
-        Ok(HttpStream {
-            status: result.status,
-            headers: result.headers,
-            events,
-            is_over: false,
-        })
+        Ok(HttpStream::new(result.status, result.headers, Body::Remote(events)))
     }
 
     fn request_id(&self) -> String {

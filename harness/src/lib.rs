@@ -21,13 +21,18 @@
 //! * [`Harness`]: the session; typed calls. It survives lost connections: with a fresh way from the registry, the same key
 //!   and a new stream it takes the session up again, and reads what it missed.
 //! * [`process`]: processes and their ordered events. [`files`]: files. [`stdin`]: how input ends.
-//! * [`http`]: requests from the executor's network. [`watch`]: paths that appear. [`network`]: what a process may reach. [`environment`]: plugins, skills and
+//! * [`http`]: requests from the executor's network. [`watch`]: paths that appear. [`network`]: what a process may reach. [`discovery`]: plugins, skills and
 //!   configuration there.
+//! * [`environments`]: places by name, executors and this machine, which do the same things behind the traits of
+//!   [`backend`]. [`endpoint`]: the ways to an executor.
 //! * [`options`], [`recovery`]: where to connect, and how patiently. [`HarnessError`]: what can go wrong.
 
+pub mod backend;
 mod client;
 mod connect;
-pub mod environment;
+pub mod discovery;
+pub mod endpoint;
+pub mod environments;
 mod error;
 pub mod files;
 pub mod http;
@@ -40,7 +45,10 @@ pub mod stdin;
 pub mod watch;
 
 pub use client::Harness;
-pub use error::{AttemptError, HarnessError, exit};
+pub use connect::ProgramError;
+pub use endpoint::Endpoint;
+pub use environments::{Environment, Environments};
+pub use error::{AttemptError, HarnessError, LocalError, exit};
 pub use network::ManagedNetwork;
 pub use options::{Options, OptionsError};
 pub use process::{Process, ProcessControl, ProcessSpec, Stdin};

@@ -8,6 +8,7 @@ use rendezvous_transport::policy::{RegistryUrl, UrlError};
 use rendezvous_wire::id::{EnvironmentId, IdError};
 use rendezvous_wire::secret::Secret;
 
+use crate::environments::Settings;
 use crate::recovery::Policy;
 
 /// Variable with the registry's URL.
@@ -91,6 +92,22 @@ impl Options {
             first: Policy::FIRST,
             lost: Policy::LOST,
         })
+    }
+
+    /// What the settings say about a registry, as [`Options::new`] checks it.
+    pub(crate) fn from_settings(settings: &Settings) -> Result<Self, OptionsError> {
+        let mut options = Self::new(
+            settings.registry_url.as_deref(),
+            settings.environment_id.as_deref(),
+            settings.token.clone(),
+            settings.clear_text,
+        )?;
+        options.set_account(settings.account.as_deref());
+        options.ca_file.clone_from(&settings.ca_file);
+        if let Some(timeout) = settings.connect_timeout {
+            options.set_connect_timeout(timeout);
+        }
+        Ok(options)
     }
 
     /// Reads [`REGISTRY_URL`], [`ENVIRONMENT_ID`], [`AUTH_TOKEN`] and, when there is one, [`ACCOUNT_ID`]. White space around

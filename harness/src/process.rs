@@ -1,25 +1,23 @@
-//! Processes on the executor.
+//! Processes on an executor, or on this machine.
+
+mod local;
+mod remote;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
+use rendezvous_rpc::PathUri;
 use rendezvous_rpc::event::ProcessEvent;
 pub use rendezvous_rpc::method::process::ShellSnapshot;
-use rendezvous_rpc::method::process::{
-    self, EnvPolicy, Inherit, ProcessParams, ResizeParams, Signal, SignalParams, StartParams, WriteResult, WriteStatus,
-};
-use rendezvous_rpc::{Base64, Method as _, PathUri, envelope};
-use tokio::sync::{Mutex, oneshot};
 
-use crate::client::Harness;
+pub(crate) use self::local::LocalProcesses;
+use self::local::{LocalEvents, LocalProcess};
+use self::remote::RemoteProcess;
 use crate::error::HarnessError;
 use crate::network::ManagedNetwork;
-use crate::session::delivery::{self, EventReceiver};
-use crate::session::{Class, Command};
-use crate::stdin;
+use crate::session::delivery::EventReceiver;
 
-/// Names that never reach a process from the executor's own environment: credentials of executors.
+/// Names that never reach a process from the environment of an executor or of this machine: credentials.
 const CREDENTIALS: [&str; 4] = [
     "CODEX_API_KEY",
     "EXECUTOR_TOKEN",
@@ -82,111 +80,33 @@ impl ProcessSpec {
 #[derive(Debug)]
 pub struct Process {
     control: ProcessControl,
-    events: EventReceiver,
+    events: Events,
 }
 
 /// What can be done to a process while its events are read elsewhere.
 #[derive(Clone, Debug)]
 pub struct ProcessControl {
-    inner: Arc<Inner>,
+    held: Arc<Held>,
 }
 
 #[derive(Debug)]
-struct Inner {
-    harness: Harness,
-    id: String,
-    input: Input,
-    /// One write at a time: executors may run calls side by side, and bytes must stay in order.
-    writing: Mutex<()>,
-    writes: AtomicU64,
+enum Held {
+    Remote(RemoteProcess),
+    Local(LocalProcess),
 }
 
-/// How input reaches the process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Input {
-    None,
-    Terminal,
-    /// The executor can end it.
-    Pipe,
-    /// A script can end it.
-    Framed,
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        self.harness.abandon(&self.id);
-    }
-}
-
-impl Harness {
-    /// Starts a process.
-    ///
-    /// # Errors
-    ///
-    /// When the executor refuses, too many processes are held, or the connection is lost meanwhile; then the process is
-    /// killed should it have started.
-    pub async fn start(&self, spec: ProcessSpec) -> Result<Process, HarnessError> {
-        let id = format!("h{}-{}", self.next_number(), uuid::Uuid::new_v4());
-        let input = match (spec.tty, spec.stdin) {
-            (true, _) => Input::Terminal,
-            (false, Stdin::Empty) => Input::None,
-            (false, Stdin::Pipe) if self.has_process_control() => Input::Pipe,
-            (false, Stdin::Pipe) => Input::Framed,
-        };
-        let argv = if input == Input::Framed {
-            stdin::wrap(spec.argv)
-        } else {
-            spec.argv
-        };
-        let cwd = match spec.cwd {
-            Some(cwd) => cwd,
-            None => self.working_directory().await?,
-        };
-        let params = StartParams {
-            process_id: id.clone(),
-            argv,
-            cwd,
-            env_policy: Some(EnvPolicy {
-                inherit: Inherit::All,
-                ignore_default_excludes: true,
-                exclude: CREDENTIALS.map(ToOwned::to_owned).to_vec(),
-                set: BTreeMap::new(),
-                include_only: Vec::new(),
-            }),
-            env: spec.env,
-            tty: spec.tty,
-            pipe_stdin: matches!(input, Input::Pipe | Input::Framed),
-            arg0: None,
-            sandbox: spec.network.as_ref().map(|_| ManagedNetwork::sandbox()),
-            enforce_managed_network: spec.network.is_some(),
-            managed_network: None,
-            network_proxy: spec.network.as_ref().map(ManagedNetwork::launch),
-            shell_snapshot: spec.shell_snapshot,
-            metadata: None,
-        };
-        let (sender, events) = delivery::process(id.clone(), self.notices());
-        let (reply, started) = oneshot::channel();
-        let command = Command::Start {
-            params: Box::new(params),
-            network: spec.network,
-            events: sender,
-            reply,
-        };
-        self.command(command).await?;
-        started.await.map_err(|_| HarnessError::Shutdown)??;
-        let inner = Inner {
-            harness: self.clone(),
-            id,
-            input,
-            writing: Mutex::new(()),
-            writes: AtomicU64::new(1),
-        };
-        let control = ProcessControl { inner: Arc::new(inner) };
-        Ok(Process { control, events })
-    }
+#[derive(Debug)]
+enum Events {
+    Remote(EventReceiver),
+    Local(LocalEvents),
 }
 
 impl Process {
+    fn new(held: Held, events: Events) -> Self {
+        let control = ProcessControl { held: Arc::new(held) };
+        Self { control, events }
+    }
+
     /// A handle for another task.
     pub fn control(&self) -> ProcessControl {
         self.control.clone()
@@ -198,7 +118,10 @@ impl Process {
     ///
     /// When the events cannot be followed any more: the session is lost, or output was dropped by the executor.
     pub async fn next(&mut self) -> Result<Option<ProcessEvent>, HarnessError> {
-        self.events.recv().await.transpose()
+        match &mut self.events {
+            Events::Remote(events) => events.recv().await.transpose(),
+            Events::Local(events) => Ok(events.recv().await),
+        }
     }
 
     /// Adds what is here to `events`, up to `limit` in all, and waits only when nothing is; says how many it added. None
@@ -213,17 +136,29 @@ impl Process {
             return Ok(0);
         };
         events.push(first);
-        while events.len() < limit {
-            match self.events.try_recv() {
-                Ok(Ok(event)) => events.push(event),
-                Ok(Err(error)) => {
-                    self.events.put_back(error);
-                    break;
-                }
-                Err(_) => break,
-            }
+        while events.len() < limit
+            && let Some(event) = self.events.try_recv()
+        {
+            events.push(event);
         }
         Ok(events.len() - known)
+    }
+}
+
+impl Events {
+    /// An event that is here already. An error is kept for the next [`Process::next`].
+    fn try_recv(&mut self) -> Option<ProcessEvent> {
+        match self {
+            Self::Remote(events) => match events.try_recv() {
+                Ok(Ok(event)) => Some(event),
+                Ok(Err(error)) => {
+                    events.put_back(error);
+                    None
+                }
+                Err(_) => None,
+            },
+            Self::Local(events) => events.try_recv(),
+        }
     }
 }
 
@@ -236,23 +171,24 @@ impl std::ops::Deref for Process {
 }
 
 impl ProcessControl {
-    /// The id on the wire.
+    /// The id on the wire; on this machine, its place among the processes that were started.
     pub fn id(&self) -> &str {
-        &self.inner.id
+        match &*self.held {
+            Held::Remote(process) => process.id(),
+            Held::Local(process) => process.id(),
+        }
     }
 
-    /// Writes to stdin, and returns when the executor has queued the bytes. Cut larger inputs into pieces of
-    /// [`stdin::CHUNK`]. Repeated by itself after a lost connection, without writing twice.
+    /// Writes to stdin, and returns when the bytes are queued where the process runs. Cut larger inputs into pieces of
+    /// [`crate::stdin::CHUNK`]. Repeated by itself after a lost connection, without writing twice.
     ///
     /// # Errors
     ///
     /// [`HarnessError::StdinClosed`] when there is no stdin, or no more; otherwise as any call.
     pub async fn write(&self, bytes: &[u8]) -> Result<(), HarnessError> {
-        match self.inner.input {
-            Input::None => Err(HarnessError::StdinClosed),
-            Input::Terminal | Input::Pipe => self.write_raw(&[bytes]).await,
-            Input::Framed if bytes.is_empty() => Ok(()),
-            Input::Framed => self.write_raw(&[&stdin::header(bytes.len()), bytes]).await,
+        match &*self.held {
+            Held::Remote(process) => process.write(bytes).await,
+            Held::Local(process) => process.write(bytes).await,
         }
     }
 
@@ -262,23 +198,12 @@ impl ProcessControl {
     ///
     /// As any call; none when the process ended before.
     pub async fn close_stdin(&self) -> Result<(), HarnessError> {
-        let result = match self.inner.input {
-            Input::None => Ok(()),
-            Input::Terminal => self.write_raw(&[&[4]]).await,
-            Input::Framed => self.write_raw(&[&stdin::header(0)]).await,
-            Input::Pipe => {
-                let _writing = self.inner.writing.lock().await;
-                let params = self.params();
-                let harness = &self.inner.harness;
-                harness
-                    .call_as::<process::CloseStdin>(&params, Class::Repeatable)
-                    .await
-                    .map(drop)
+        match &*self.held {
+            Held::Remote(process) => process.close_stdin().await,
+            Held::Local(process) => {
+                process.close_stdin();
+                Ok(())
             }
-        };
-        match result {
-            Err(HarnessError::StdinClosed) => Ok(()),
-            result => result,
         }
     }
 
@@ -287,19 +212,12 @@ impl ProcessControl {
     ///
     /// # Errors
     ///
-    /// As any call; [`HarnessError::Refused`] when the process has no terminal.
+    /// As any call; one for which [`HarnessError::is_refused`] is true when the process has no terminal.
     pub async fn resize(&self, rows: u16, columns: u16) -> Result<bool, HarnessError> {
-        let harness = &self.inner.harness;
-        if !harness.has_process_control() {
-            return Ok(false);
+        match &*self.held {
+            Held::Remote(process) => process.resize(rows, columns).await,
+            Held::Local(process) => process.resize(rows, columns).map(|()| true),
         }
-        let params = ResizeParams {
-            process_id: self.inner.id.clone(),
-            rows,
-            columns,
-        };
-        harness.call_as::<process::Resize>(&params, Class::Repeatable).await?;
-        Ok(true)
     }
 
     /// Sends SIGINT to the process group.
@@ -308,15 +226,13 @@ impl ProcessControl {
     ///
     /// As any call.
     pub async fn interrupt(&self) -> Result<(), HarnessError> {
-        let params = SignalParams {
-            process_id: self.inner.id.clone(),
-            signal: Signal::Interrupt,
-        };
-        self.inner
-            .harness
-            .call::<process::SignalProcess>(&params)
-            .await
-            .map(drop)
+        match &*self.held {
+            Held::Remote(process) => process.interrupt().await,
+            Held::Local(process) => {
+                process.interrupt();
+                Ok(())
+            }
+        }
     }
 
     /// Kills the process group. True when it was running.
@@ -325,77 +241,9 @@ impl ProcessControl {
     ///
     /// As any call.
     pub async fn terminate(&self) -> Result<bool, HarnessError> {
-        let params = self.params();
-        let harness = &self.inner.harness;
-        let result = harness.call_as::<process::Terminate>(&params, Class::Cleanup).await?;
-        Ok(result.running)
-    }
-
-    fn params(&self) -> ProcessParams {
-        ProcessParams {
-            process_id: self.inner.id.clone(),
-        }
-    }
-
-    async fn write_raw(&self, parts: &[&[u8]]) -> Result<(), HarnessError> {
-        let _writing = self.inner.writing.lock().await;
-        let id = self.inner.writes.fetch_add(1, Ordering::Relaxed);
-        let params = write_params(&self.inner.id, id, parts);
-        let method = process::Write::NAME;
-        let result = self
-            .inner
-            .harness
-            .call_raw(method, params.into(), Class::Repeatable)
-            .await?;
-        let result: WriteResult = envelope::decode_result(&result).map_err(|error| HarnessError::Answer {
-            method,
-            reason: error.to_string(),
-        })?;
-        match result.status {
-            WriteStatus::Accepted => Ok(()),
-            WriteStatus::StdinClosed | WriteStatus::UnknownProcess => Err(HarnessError::StdinClosed),
-            WriteStatus::Starting => Err(HarnessError::Answer {
-                method,
-                reason: "the process is still being started".to_owned(),
-            }),
-        }
-    }
-}
-
-/// Parameters of `process/write`, the bytes straight into base64.
-fn write_params(process: &str, write: u64, parts: &[&[u8]]) -> Vec<u8> {
-    let len: usize = parts.iter().map(|part| part.len()).sum();
-    let mut out = Vec::with_capacity(len.div_ceil(3) * 4 + process.len() + 64);
-    // Process ids are ours, and need no escapes.
-    out.extend_from_slice(br#"{"processId":""#);
-    out.extend_from_slice(process.as_bytes());
-    out.extend_from_slice(br#"","writeId":""#);
-    out.extend_from_slice(write.to_string().as_bytes());
-    out.extend_from_slice(br#"","chunk":""#);
-    match parts {
-        [one] => Base64::encode_into(one, &mut out),
-        parts => Base64::encode_into(&parts.concat(), &mut out),
-    }
-    out.extend_from_slice(br#""}"#);
-    out
-}
-
-#[cfg(test)]
-mod tests {
-    use rendezvous_rpc::method::process::WriteParams;
-
-    use super::*;
-
-    #[test]
-    fn a_write_is_what_the_types_read() {
-        for parts in [&[&b""[..]][..], &[b"\x00\xff\""], &[b"10\n", b"0123456789"]] {
-            let params: WriteParams = serde_json::from_slice(&write_params("h1-x", 7, parts)).unwrap();
-            let expected = WriteParams {
-                process_id: "h1-x".to_owned(),
-                chunk: Base64::from(parts.concat()),
-                write_id: "7".to_owned(),
-            };
-            assert_eq!(params, expected);
+        match &*self.held {
+            Held::Remote(process) => process.terminate().await,
+            Held::Local(process) => Ok(process.terminate()),
         }
     }
 }

@@ -9,12 +9,14 @@ Where to connect comes from the environment, or from flags:
   CODEX_EXEC_SERVER_NOISE_REGISTRY_URL     https://registry.example
   CODEX_EXEC_SERVER_NOISE_ENVIRONMENT_ID   build-box
   CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN       the harness's token (or --token-file)
+or from $CODEX_HOME/environments.toml (~/.codex), or from CODEX_EXEC_SERVER_URL=ws://IP:PORT.
 
 Examples:
   harness run -- uname -a
   tar c src | harness run -- tar x -C /tmp/build
   harness run --tty -- htop
   harness shell
+  harness -e build-box run -- make
   harness cp report.pdf :/srv/reports/
   harness cp -r build-box:/var/log/app ./logs
 
@@ -43,11 +45,12 @@ pub(crate) struct Connection {
         hide_env_values = true
     )]
     pub(crate) registry_url: Option<String>,
-    /// The environment: the name of the executor's place
+    /// The environment: its id at the registry or in environments.toml; `local` is this machine
     #[arg(
+        short,
         long,
         global = true,
-        value_name = "ID",
+        value_name = "NAME",
         env = "CODEX_EXEC_SERVER_NOISE_ENVIRONMENT_ID",
         hide_env_values = true
     )]
@@ -70,7 +73,7 @@ pub(crate) struct Connection {
         hide_env_values = true
     )]
     pub(crate) ca_file: Option<PathBuf>,
-    /// Send the token unencrypted to other machines too
+    /// Use unencrypted connections to other machines too
     #[arg(long, global = true, env = "HARNESS_ALLOW_INSECURE", hide_env_values = true)]
     pub(crate) allow_insecure: bool,
     /// How long the first connect may take, with all its attempts [default: 14]
@@ -99,7 +102,7 @@ pub(crate) struct Place {
     #[arg(long, value_name = "DIR", env = "HARNESS_CWD", hide_env_values = true)]
     pub(crate) cwd: Option<String>,
     /// Set a variable for the command; may be repeated
-    #[arg(short = 'e', long = "env", value_name = "NAME=VALUE", value_parser = variable)]
+    #[arg(long = "env", value_name = "NAME=VALUE", value_parser = variable)]
     pub(crate) variables: Vec<(String, String)>,
 }
 
@@ -185,7 +188,7 @@ mod tests {
     #[test]
     fn the_command_takes_everything_behind_it() {
         assert_eq!(run(&["--", "ls", "-la", "--tty"]).command, ["ls", "-la", "--tty"]);
-        let args = run(&["-t", "-e", "A=b=c", "--env", "B=", "ls", "--cwd", "x"]);
+        let args = run(&["-t", "--env", "A=b=c", "--env", "B=", "ls", "--cwd", "x"]);
         assert!(args.tty);
         assert_eq!(args.place.cwd, None);
         assert_eq!(args.command, ["ls", "--cwd", "x"]);
@@ -207,6 +210,14 @@ mod tests {
             &["harness", "--token", "secret", "info"],
         ] {
             assert!(Cli::try_parse_from(args).unwrap_err().use_stderr(), "{args:?}");
+        }
+    }
+
+    #[test]
+    fn the_environment_has_a_short_flag() {
+        for args in [["harness", "-e", "box", "info"], ["harness", "info", "-e", "box"]] {
+            let cli = Cli::try_parse_from(args).unwrap();
+            assert_eq!(cli.connection.environment.as_deref(), Some("box"));
         }
     }
 

@@ -11,7 +11,7 @@ mod upload;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
-use rendezvous_harness::{Harness, PathUri};
+use rendezvous_harness::{Environment, PathUri};
 use tokio_util::task::TaskTracker;
 
 use self::progress::Progress;
@@ -72,7 +72,7 @@ pub(super) async fn copy(connection: &Connection, args: &CopyArgs, sessions: &Ta
     };
     if let Some(receiver) = job.receiver.take() {
         tokio::select! {
-            () = receiver.abandon(&job.harness) => {}
+            () = receiver.abandon(&job.environment) => {}
             _ = signals.next() => {}
         }
     }
@@ -81,7 +81,7 @@ pub(super) async fn copy(connection: &Connection, args: &CopyArgs, sessions: &Ta
 
 /// What both directions need.
 struct Job {
-    harness: Harness,
+    environment: Environment,
     recursive: bool,
     progress: Progress,
     /// The process that takes a file on the executor, until it has all of it.
@@ -89,9 +89,9 @@ struct Job {
 }
 
 impl Job {
-    fn new(harness: Harness, recursive: bool) -> Self {
+    fn new(environment: Environment, recursive: bool) -> Self {
         Self {
-            harness,
+            environment,
             recursive,
             progress: Progress::new(),
             receiver: None,
@@ -101,11 +101,11 @@ impl Job {
     async fn transfer(&mut self, direction: Direction<'_>) -> Result<(), Failure> {
         match direction {
             Direction::Down { from: path, to } => {
-                let from = remote_path(&self.harness, path).await?;
+                let from = remote_path(&self.environment, path).await?;
                 download::download(self, &from, is_directory_name(path), to).await
             }
             Direction::Up { from, to: path } => {
-                let to = remote_path(&self.harness, path).await?;
+                let to = remote_path(&self.environment, path).await?;
                 upload::upload(self, from, &to, is_directory_name(path)).await
             }
         }

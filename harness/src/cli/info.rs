@@ -3,16 +3,19 @@
 use std::io::Write as _;
 use std::time::Instant;
 
-use rendezvous_harness::{Harness, PathUri};
+use rendezvous_harness::{Environment, PathUri};
 
 use super::args::InfoArgs;
 use super::status::Outcome;
 use super::{Failure, text};
 
-pub(super) async fn info(harness: Harness, args: &InfoArgs) -> Result<Outcome, Failure> {
-    let info = harness.info().await?;
+pub(super) async fn info(environment: &Environment, args: &InfoArgs) -> Result<Outcome, Failure> {
+    let info = environment.info().await?;
+    let harness = environment.harness().await?;
     let asked = Instant::now();
-    harness.status().await?;
+    if let Some(harness) = &harness {
+        harness.status().await?;
+    }
     let round_trip = asked.elapsed().as_secs_f64() * 1000.0;
     let text = if args.json {
         let mut value = serde_json::to_value(&info).map_err(Failure::runtime)?;
@@ -38,7 +41,11 @@ pub(super) async fn info(harness: Harness, args: &InfoArgs) -> Result<Outcome, F
             path(&info.cwd),
             path(&info.user_home_dir),
             path(&info.temp_dir),
-            if harness.has_process_control() { "yes" } else { "no" },
+            if harness.is_none_or(|harness| harness.has_process_control()) {
+                "yes"
+            } else {
+                "no"
+            },
         )
     };
     std::io::stdout().write_all(text.as_bytes()).map_err(Failure::runtime)?;

@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use rendezvous_harness::{
-    Harness, HarnessError, LinkState, ManagedNetwork, PathUri, Process, ProcessControl, ProcessEvent, ProcessSpec,
-    Stdin,
+    Environment, Harness, HarnessError, LinkState, ManagedNetwork, PathUri, Process, ProcessControl, ProcessEvent,
+    ProcessSpec, Stdin,
 };
+use tokio::sync::watch;
 
 use super::args::{Place, RunArgs, ShellArgs};
 use super::output::{self, Writer};
@@ -23,12 +24,12 @@ const PREPARING: &str = "asking the executor";
 /// SIGPIPE: whoever reads our output is gone.
 const BROKEN_PIPE: u8 = 13;
 
-pub(super) async fn run(harness: Harness, args: RunArgs) -> Result<Outcome, Failure> {
+pub(super) async fn run(environment: Environment, args: RunArgs) -> Result<Outcome, Failure> {
     let mut spec = ProcessSpec::new(args.command);
     spec.tty = args.tty;
     spec.network = network(args.allow_host, args.deny_host);
-    unless_signalled(PREPARING, place(&harness, &mut spec, args.place)).await?;
-    execute(harness, spec).await
+    unless_signalled(PREPARING, place(&environment, &mut spec, args.place)).await?;
+    execute(&environment, spec).await
 }
 
 /// What the command may reach; nothing is kept from it when nothing is said.
@@ -40,21 +41,21 @@ fn network(allowed: Vec<String>, denied: Vec<String>) -> Option<ManagedNetwork> 
     Some(allowed.into_iter().fold(network, ManagedNetwork::allow))
 }
 
-pub(super) async fn shell(harness: Harness, args: ShellArgs) -> Result<Outcome, Failure> {
-    let info = unless_signalled(PREPARING, harness.info()).await?;
+pub(super) async fn shell(environment: Environment, args: ShellArgs) -> Result<Outcome, Failure> {
+    let info = unless_signalled(PREPARING, environment.info()).await?;
     let mut argv = vec![info.shell.path];
     if matches!(info.shell.name.as_str(), "bash" | "zsh" | "sh") {
         argv.push("-l".to_owned());
     }
     let mut spec = ProcessSpec::new(argv);
     spec.tty = true;
-    unless_signalled(PREPARING, place(&harness, &mut spec, args.place)).await?;
-    execute(harness, spec).await
+    unless_signalled(PREPARING, place(&environment, &mut spec, args.place)).await?;
+    execute(&environment, spec).await
 }
 
-async fn place(harness: &Harness, spec: &mut ProcessSpec, place: Place) -> Result<(), HarnessError> {
+async fn place(environment: &Environment, spec: &mut ProcessSpec, place: Place) -> Result<(), HarnessError> {
     if let Some(cwd) = place.cwd {
-        spec.cwd = Some(remote_path(harness, &cwd).await?);
+        spec.cwd = Some(remote_path(environment, &cwd).await?);
     }
     if spec.tty
         && let Ok(term) = std::env::var("TERM")
@@ -66,16 +67,16 @@ async fn place(harness: &Harness, spec: &mut ProcessSpec, place: Place) -> Resul
 }
 
 /// A path on the executor, from its working directory when it is relative.
-pub(super) async fn remote_path(harness: &Harness, path: &str) -> Result<PathUri, HarnessError> {
+pub(super) async fn remote_path(environment: &Environment, path: &str) -> Result<PathUri, HarnessError> {
     let base = if path.starts_with('/') {
         PathUri::parse("file:///")?
     } else {
-        harness.working_directory().await?
+        environment.working_directory().await?
     };
     Ok(base.join(path.as_bytes())?)
 }
 
-async fn execute(harness: Harness, mut spec: ProcessSpec) -> Result<Outcome, Failure> {
+async fn execute(environment: &Environment, mut spec: ProcessSpec) -> Result<Outcome, Failure> {
     let has_input = !output::stdin_is_empty();
     if has_input && !spec.tty {
         spec.stdin = Stdin::Pipe;
@@ -87,8 +88,10 @@ async fn execute(harness: Harness, mut spec: ProcessSpec) -> Result<Outcome, Fai
         .map(|name| name.escape_debug().collect())
         .unwrap_or_default();
     let mut signals = Signals::new().map_err(Failure::runtime)?;
+    let harness = unless_signalled(PREPARING, environment.harness()).await?;
+    let link = harness.as_ref().map(Harness::link_state);
     let mut process = tokio::select! {
-        process = harness.start(spec) => process.map_err(|error| Failure {
+        process = environment.exec().start(spec) => process.map_err(|error| Failure {
             code: error.exit_code(),
             error: anyhow::Error::new(error).context(format!("cannot start `{program}`")),
         })?,
@@ -102,7 +105,7 @@ async fn execute(harness: Harness, mut spec: ProcessSpec) -> Result<Outcome, Fai
     let size = tty.then(|| tokio::spawn(follow_size(process.control())));
     // A terminal has an input in any case, which ends with ours.
     let input = (has_input || tty).then(|| tokio::spawn(pump_input(process.control())));
-    let result = follow(&harness, &mut process, &mut signals).await;
+    let result = follow(link.as_ref(), &mut process, &mut signals).await;
     for task in [size, input].into_iter().flatten() {
         task.abort();
     }
@@ -110,7 +113,11 @@ async fn execute(harness: Harness, mut spec: ProcessSpec) -> Result<Outcome, Fai
 }
 
 /// Passes output on until the command has ended.
-async fn follow(harness: &Harness, process: &mut Process, signals: &mut Signals) -> Result<Outcome, Failure> {
+async fn follow(
+    link: Option<&watch::Receiver<LinkState>>,
+    process: &mut Process,
+    signals: &mut Signals,
+) -> Result<Outcome, Failure> {
     let writer = Writer::start().map_err(Failure::runtime)?;
     let control = process.control();
     let mut exit_code = None;
@@ -138,7 +145,7 @@ async fn follow(harness: &Harness, process: &mut Process, signals: &mut Signals)
             }
             signal = signals.next() => {
                 let insists = interrupted.is_some_and(|at| at.elapsed() < INSIST);
-                let connected = matches!(*harness.link_state().borrow(), LinkState::Connected);
+                let connected = link.is_none_or(|link| matches!(*link.borrow(), LinkState::Connected));
                 if closed {
                     // Only our own output is left, which nobody takes.
                     return Ok(Outcome::signalled(signal.number()));

@@ -25,6 +25,11 @@ pub(crate) trait Connector: Send + 'static {
 
     /// One attempt, up to a channel that carries messages.
     fn connect(&mut self) -> impl Future<Output = Result<Self::Link, AttemptError>> + Send;
+
+    /// How long the executor may take to answer `initialize`.
+    fn initialize_timeout(&self) -> Duration {
+        INITIALIZE_TIMEOUT
+    }
 }
 
 /// A connection that carries whole messages.
@@ -154,7 +159,7 @@ async fn establish<C: Connector>(
     loop {
         let attempt = async {
             let mut link = connector.connect().await?;
-            link_ready(&mut link, core).await?;
+            link_ready(&mut link, core, connector.initialize_timeout()).await?;
             Ok::<_, AttemptError>(link)
         };
         let cut = tokio::time::timeout_at(recovery.deadline().into(), attempt);
@@ -177,7 +182,7 @@ async fn establish<C: Connector>(
 }
 
 /// `initialize`, and its reply, within its time.
-async fn link_ready<L: Link>(link: &mut L, core: &mut Core) -> Result<(), AttemptError> {
+async fn link_ready<L: Link>(link: &mut L, core: &mut Core, limit: Duration) -> Result<(), AttemptError> {
     core.link_up();
     let ready = async {
         while !core.is_ready() {
@@ -186,7 +191,7 @@ async fn link_ready<L: Link>(link: &mut L, core: &mut Core) -> Result<(), Attemp
         }
         Ok(())
     };
-    match tokio::time::timeout(INITIALIZE_TIMEOUT, ready).await {
+    match tokio::time::timeout(limit, ready).await {
         Ok(result) => result,
         Err(_) => Err(AttemptError::Timeout),
     }

@@ -116,6 +116,8 @@ pub enum Way<'a> {
     },
     /// Straight to a listening exec-server.
     Direct(&'a str),
+    /// As a file `environments.toml` with this text says.
+    File(&'a str),
 }
 
 /// Starts `codex exec` in `workspace`, played by `model`.
@@ -220,6 +222,10 @@ pub fn harness_in(
             .env("CODEX_EXEC_SERVER_NOISE_ENVIRONMENT_ID", environment)
             .env("CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN", token),
         Way::Direct(url) => command.env("CODEX_EXEC_SERVER_URL", url),
+        Way::File(text) => {
+            std::fs::write(cx.subfolder(&format!("{name}-home"))?.join("environments.toml"), text)?;
+            command
+        }
     };
     let mut program = Program::start(cx, name, command)?;
     program.close_stdin();

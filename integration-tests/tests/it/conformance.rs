@@ -24,8 +24,11 @@ mod client;
 mod compare;
 mod concurrency;
 mod differences;
+mod discovery;
 mod envelope;
 mod file_trees;
+mod file_watches;
+mod file_writes;
 mod files;
 mod http;
 mod lifecycle;
@@ -33,7 +36,12 @@ mod managed_network;
 mod normal;
 mod process;
 mod process_state;
+mod requests;
+mod sandboxes;
 mod script;
+mod snapshots;
+mod told;
+mod web;
 
 use anyhow::{Result, ensure};
 use rendezvous_integration_tests::Context;
@@ -60,6 +68,12 @@ const GROUPS: &[Group] = &[
     group("files", files::CASES),
     group("managed_network", managed_network::CASES),
     group("file_trees", file_trees::CASES),
+    group("file_writes", file_writes::CASES),
+    group("file_watches", file_watches::CASES),
+    group("requests", requests::CASES),
+    group("discovery", discovery::CASES),
+    group("snapshots", snapshots::CASES),
+    group("sandboxes", sandboxes::CASES),
     Group {
         flags: &["--concurrent-requests", "2"],
         ..group("concurrency", concurrency::CASES)
@@ -126,13 +140,14 @@ async fn play(cx: Context, group: &Group, over: Over, others: &[End], slow: bool
     for end in others.iter().filter(|end| cases().any(|case| knows(**end, case))) {
         servers.push(ExecServer::start(&cx, *end, over, group.flags).await?);
     }
+    let web = web::Server::start().await?;
     let mut findings = Vec::new();
     for case in cases() {
         let name = format!("{}/{}", group.name, case.name);
         let plays = servers
             .iter()
             .filter(|server| knows(server.end(), case))
-            .map(|server| async { Ok((server.end(), client::play(server, &name, case).await?)) });
+            .map(|server| async { Ok((server.end(), client::play(server, web.url(), &name, case).await?)) });
         let records = futures_util::future::try_join_all(plays).await;
         match records {
             Ok(records) => findings.extend(compare::compare(&name, over, &records)),

@@ -4,11 +4,13 @@ mod agent;
 mod bad_input;
 mod check;
 mod conformance;
+mod environments;
 mod gateway;
 mod late;
 mod limits;
 mod managed_network;
 mod matrix;
+mod memory;
 mod nat;
 mod ours;
 mod runner;
@@ -30,8 +32,10 @@ fn main() -> std::process::ExitCode {
         services::cases(),
         bad_input::cases(),
         limits::cases(),
+        memory::cases(),
         nat::cases(),
         managed_network::cases(),
+        environments::cases(),
         conformance::cases(),
     ];
     runner::run(tables.into_iter().flatten())

@@ -5,7 +5,7 @@ use std::path::{Component, Path};
 use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow};
-use rendezvous_harness::files::{Block, RemoteFile};
+use rendezvous_harness::files::{Block, FileReader};
 use rendezvous_harness::{HarnessError, PathUri, WalkOptions};
 use rendezvous_rpc::method::fs::{EntryKind, Metadata, WalkEntry};
 use tokio::io::AsyncWriteExt as _;
@@ -23,7 +23,7 @@ const MAX_REOPENS: u32 = 16;
 
 /// `directory_only`: `from` is written so that it can only name a directory.
 pub(super) async fn download(job: &mut Job, from: &PathUri, directory_only: bool, to: &Path) -> Result<(), Failure> {
-    let metadata = job.harness.metadata(from).await?;
+    let metadata = job.environment.files().metadata(from).await?;
     let name = from.file_name();
     let to = inside(to, name.as_deref(), to.is_dir());
     if !metadata.is_directory {
@@ -37,7 +37,7 @@ pub(super) async fn download(job: &mut Job, from: &PathUri, directory_only: bool
     }
     // A walk does not enter links, not even its root.
     let root = if metadata.is_symlink {
-        job.harness.canonicalize(from).await?
+        job.environment.files().canonicalize(from).await?
     } else {
         from.clone()
     };
@@ -45,7 +45,7 @@ pub(super) async fn download(job: &mut Job, from: &PathUri, directory_only: bool
 }
 
 async fn tree(job: &mut Job, from: &PathUri, to: &Path) -> Result<(), Failure> {
-    let tree = job.harness.walk(from, WalkOptions::MAX).await?;
+    let tree = job.environment.files().walk(from, WalkOptions::MAX).await?;
     let too_large = |what: String| {
         Failure::runtime(anyhow!(
             "{from} has {what}; copy its parts, or pipe tar through `harness run`"
@@ -81,7 +81,7 @@ async fn tree(job: &mut Job, from: &PathUri, to: &Path) -> Result<(), Failure> {
         match entry.kind {
             EntryKind::Directory => create_directory(&target)?,
             EntryKind::File => {
-                let metadata = job.harness.metadata(&entry.path).await?;
+                let metadata = job.environment.files().metadata(&entry.path).await?;
                 file(job, &entry.path, &target, &metadata).await?;
             }
         }
@@ -101,10 +101,10 @@ async fn say_skipped(job: &Job, root: &PathUri, entries: &[WalkEntry]) -> Result
     let walked = by_directory(entries)?;
     let directories = entries.iter().filter(|entry| entry.kind == EntryKind::Directory);
     for directory in std::iter::once(root).chain(directories.map(|entry| &entry.path)) {
-        let list = match job.harness.list(directory).await {
+        let list = match job.environment.files().list(directory).await {
             Ok(list) => list,
             // The walk could not read it either, and said so; or it is gone.
-            Err(HarnessError::Refused(_)) => continue,
+            Err(error) if error.is_refused() => continue,
             Err(error) => return Err(error.into()),
         };
         let known = walked.get(&directory.to_posix().map_err(Failure::runtime)?);
@@ -138,7 +138,7 @@ async fn file(job: &mut Job, from: &PathUri, to: &Path, before: &Metadata) -> Re
     let write_error =
         |error| Failure::runtime(anyhow::Error::new(error).context(format!("cannot write {}", to.display())));
     let name = to.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let mut remote = Arc::new(job.harness.open(from).await?);
+    let mut remote = Arc::new(job.environment.files().open(from).await?);
     let target = Target::prepare(to).map_err(write_error)?;
     let mut local = target.open().await.map_err(write_error)?;
     let mut asked: VecDeque<JoinHandle<Result<Block, HarnessError>>> = VecDeque::new();
@@ -148,9 +148,9 @@ async fn file(job: &mut Job, from: &PathUri, to: &Path, before: &Metadata) -> Re
         while asked.len() < AHEAD {
             let (remote, at) = (Arc::clone(&remote), next);
             asked.push_back(tokio::spawn(async move {
-                remote.read_block(at, RemoteFile::MAX_BLOCK).await
+                remote.read_block(at, FileReader::MAX_BLOCK).await
             }));
-            next += RemoteFile::MAX_BLOCK;
+            next += FileReader::MAX_BLOCK;
         }
         let Some(first) = asked.pop_front() else { break };
         let block = match first.await.map_err(Failure::runtime)? {
@@ -159,11 +159,11 @@ async fn file(job: &mut Job, from: &PathUri, to: &Path, before: &Metadata) -> Re
                 reopens += 1;
                 asked.clear();
                 next = offset;
-                let now = job.harness.metadata(from).await?;
+                let now = job.environment.files().metadata(from).await?;
                 if (now.size, now.modified_at_ms) != (before.size, before.modified_at_ms) {
                     return Err(Failure::runtime(anyhow!("{from} was changed while it was copied")));
                 }
-                remote = Arc::new(job.harness.open(from).await?);
+                remote = Arc::new(job.environment.files().open(from).await?);
                 continue;
             }
             Err(error) => return Err(error.into()),

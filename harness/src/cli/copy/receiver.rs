@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use anyhow::anyhow;
-use rendezvous_harness::{Harness, HarnessError, PathUri, ProcessControl, ProcessEvent, ProcessSpec, Stdin};
+use rendezvous_harness::{Environment, HarnessError, PathUri, ProcessControl, ProcessEvent, ProcessSpec, Stdin};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -87,7 +87,7 @@ impl Receiver {
     /// # Errors
     ///
     /// When `to` cannot be named in a command there.
-    pub(super) fn start(harness: &Harness, to: &PathUri, mode: u32, size: u64) -> Result<Self, Failure> {
+    pub(super) fn start(environment: &Environment, to: &PathUri, mode: u32, size: u64) -> Result<Self, Failure> {
         let native = String::from_utf8(to.to_posix().map_err(Failure::runtime)?)
             .map_err(|_| Failure::runtime(anyhow!("{to} is no UTF-8")))?;
         let temporary = beside(&native);
@@ -103,11 +103,11 @@ impl Receiver {
         ]);
         spec.stdin = Stdin::Pipe;
         let (started, starting) = oneshot::channel();
-        let harness = harness.clone();
+        let environment = environment.clone();
         Ok(Self {
             starting: Some(starting),
             control: None,
-            ended: tokio::spawn(follow(harness, spec, started)),
+            ended: tokio::spawn(follow(environment, spec, started)),
             temporary: PathUri::from_posix(temporary.as_bytes()).map_err(Failure::runtime)?,
         })
     }
@@ -148,7 +148,7 @@ impl Receiver {
     }
 
     /// Ends the process and removes what it has written; says so when that cannot be done.
-    pub(super) async fn abandon(mut self, harness: &Harness) {
+    pub(super) async fn abandon(mut self, environment: &Environment) {
         let cleaned = async {
             if !self.ended.is_finished() {
                 if let Some(control) = self.control().await {
@@ -156,7 +156,7 @@ impl Receiver {
                 }
                 let _ = (&mut self.ended).await;
             }
-            match harness.remove(&self.temporary, false).await {
+            match environment.files().remove(&self.temporary, false).await {
                 Err(error) if !error.is_not_found() => Err(error),
                 _ => Ok(()),
             }
@@ -178,11 +178,11 @@ impl Receiver {
 
 /// Takes the events, so that the session goes on.
 async fn follow(
-    harness: Harness,
+    environment: Environment,
     spec: ProcessSpec,
     started: oneshot::Sender<ProcessControl>,
 ) -> Result<End, HarnessError> {
-    let mut process = harness.start(spec).await?;
+    let mut process = environment.exec().start(spec).await?;
     // When nobody waits any more, the process is killed with its last handle.
     let _ = started.send(process.control());
     let mut end = End::default();

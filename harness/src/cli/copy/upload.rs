@@ -43,7 +43,7 @@ pub(super) async fn upload(job: &mut Job, from: &Path, to: &PathUri, directory_o
 }
 
 async fn tree(job: &mut Job, from: &Path, to: PathUri) -> Result<(), Failure> {
-    job.harness.create_directory(&to).await?;
+    job.environment.files().create_directory(&to).await?;
     let mut left: Vec<(PathBuf, PathUri)> = vec![(from.to_owned(), to)];
     while let Some((from, to)) = left.pop() {
         let list_error = || format!("cannot list {}", from.display());
@@ -68,7 +68,7 @@ async fn tree(job: &mut Job, from: &Path, to: PathUri) -> Result<(), Failure> {
             let target = below(&to, name)?;
             let kind = entry.file_type().await.map_err(Failure::runtime)?;
             if kind.is_dir() {
-                job.harness.create_directory(&target).await?;
+                job.environment.files().create_directory(&target).await?;
                 left.push((path, target));
             } else if kind.is_file() {
                 file(job, &path, &target).await?;
@@ -92,7 +92,7 @@ fn base_name(path: &Path) -> Option<String> {
 }
 
 async fn existing(job: &Job, path: &PathUri) -> Result<Option<Metadata>, HarnessError> {
-    match job.harness.metadata(path).await {
+    match job.environment.files().metadata(path).await {
         Ok(metadata) => Ok(Some(metadata)),
         Err(error) if error.is_not_found() => Ok(None),
         Err(error) => Err(error),
@@ -123,14 +123,14 @@ async fn file(job: &mut Job, from: &Path, to: &PathUri) -> Result<(), Failure> {
             return Err(Failure::runtime(anyhow!("{} grew while it was read", from.display())));
         }
         job.progress.add(&name, bytes.len());
-        return Ok(job.harness.write_file(to, bytes.into()).await?);
+        return Ok(job.environment.files().write_file(to, bytes.into()).await?);
     }
     let to = match existing(job, to).await? {
         // A new file would take the place of the link.
-        Some(existing) if existing.is_symlink => job.harness.canonicalize(to).await?,
+        Some(existing) if existing.is_symlink => job.environment.files().canonicalize(to).await?,
         _ => to.clone(),
     };
-    let receiver = Receiver::start(&job.harness, &to, mode, metadata.len())?;
+    let receiver = Receiver::start(&job.environment, &to, mode, metadata.len())?;
     let receiver = job.receiver.insert(receiver);
     let mut chunk = vec![0; CHUNK];
     let mut left = metadata.len();

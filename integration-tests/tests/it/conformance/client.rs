@@ -15,6 +15,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::normal::normal;
 use super::script::{Begin, Case, Step};
+use super::told::{Body, Told};
 
 /// Most bytes of output in one notification.
 const MAX_CHUNK: usize = 44 * 1024;
@@ -36,17 +37,19 @@ pub(super) struct Record {
 }
 
 /// Plays a case.
-pub(super) async fn play(server: &ExecServer, name: &str, case: &Case) -> Result<Vec<Record>> {
+pub(super) async fn play(server: &ExecServer, web: &str, name: &str, case: &Case) -> Result<Vec<Record>> {
     let folder = server.folder.join(name.replace('/', "-"));
     std::fs::create_dir_all(&folder)?;
     let mut client = Client {
         server,
+        web,
         folder: folder.canonicalize()?,
         connection: server.connect().await?,
         first: None,
         session: String::new(),
         next_id: 1,
         news: HashMap::new(),
+        told: Told::default(),
         replies: Vec::new(),
     };
     if case.begin == Begin::Initialized {
@@ -82,12 +85,15 @@ enum Event {
 
 struct Client<'a> {
     server: &'a ExecServer,
+    web: &'a str,
     folder: PathBuf,
     connection: Connection,
     first: Option<Connection>,
     session: String,
     next_id: i64,
     news: HashMap<String, News>,
+    /// What was told beside processes.
+    told: Told,
     /// Replies that came while something else was waited for.
     replies: Vec<Value>,
 }
@@ -158,6 +164,15 @@ impl Client<'_> {
                 self.wait_for(process, |news| news.exit().is_some()).await?;
                 None
             }
+            Step::Body(request) => {
+                self.until(|client| client.told.bodies.get(request).is_some_and(Body::is_done))
+                    .await?;
+                Some(self.told.bodies.remove(request).context("a body")?.summary()?)
+            }
+            Step::Changed(watch) => {
+                self.until(|client| client.told.changed.contains(&watch)).await?;
+                None
+            }
             Step::Ends => Some(self.ends().await?),
             Step::Reconnect => {
                 // The old one is gone before there is a new one.
@@ -194,6 +209,7 @@ impl Client<'_> {
         let path = self.folder.to_string_lossy();
         text.replace("$dir", &format!("file://{path}"))
             .replace("$path", &path)
+            .replace("$web", self.web)
             .replace("$session", &self.session)
     }
 
@@ -295,6 +311,9 @@ impl Client<'_> {
             return Ok(Some(message));
         };
         let params = &message["params"];
+        if self.told.take(method, params)? {
+            return Ok(None);
+        }
         let (Some(process), Some(seq)) = (params["processId"].as_str(), params["seq"].as_u64()) else {
             // Other news have their own steps.
             return Ok(None);
@@ -317,13 +336,21 @@ impl Client<'_> {
     }
 
     async fn wait_for(&mut self, process: &str, condition: impl Fn(&News) -> bool) -> Result<()> {
+        let waited = self
+            .until(|client| client.news.get(process).is_some_and(&condition))
+            .await;
+        waited.with_context(|| format!("{process} told {:?}", self.news.get(process)))
+    }
+
+    /// Takes what comes until the condition holds.
+    async fn until(&mut self, condition: impl Fn(&Self) -> bool) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            if self.news.get(process).is_some_and(&condition) {
+            if condition(self) {
                 return Ok(());
             }
             match timeout_at(deadline, self.connection.recv()).await {
-                Err(_) => bail!("not within {PATIENCE:?}; {process} told {:?}", self.news.get(process)),
+                Err(_) => bail!("not within {PATIENCE:?}"),
                 Ok(None) => bail!("the connection ended"),
                 Ok(Some(message)) => {
                     let reply = self.take(&message)?;

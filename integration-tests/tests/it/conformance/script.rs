@@ -92,7 +92,7 @@ pub(super) const fn raw(name: &'static str, steps: &'static [Step]) -> Case {
     }
 }
 
-/// What a client does next. Texts are JSON unless the step says otherwise.
+/// What a client does next. Texts are JSON unless the step says otherwise. `$web` is the URL of a web server ([`super::web`]).
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
     /// `initialize` with these parameters; records whether it was taken, or the code of the error.
@@ -136,6 +136,10 @@ pub(super) enum Step {
     Output(&'static str, &'static str),
     /// Waits until the exit of the process was told.
     Exited(&'static str),
+    /// Waits for the end of a streamed body, and records all of it.
+    Body(&'static str),
+    /// Waits until the watch with this id is told to have ended.
+    Changed(u64),
     /// Records that the server answers nothing more, and over a WebSocket ends the connection.
     Ends,
     /// Loses the connection and opens another.

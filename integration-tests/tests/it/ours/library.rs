@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use bytes::Bytes;
-use rendezvous_harness::files::{RemoteFile, RemoteWriter};
+use rendezvous_harness::files::{FileReader, FileWriter};
 use rendezvous_harness::http::HttpRequest;
 use rendezvous_harness::options::ClearText;
 use rendezvous_harness::watch::WatchEnd;
@@ -300,7 +300,7 @@ async fn blocks(site: &Site, harness: &Harness) -> Result<()> {
     let mut read = Vec::new();
     loop {
         let offset = u64::try_from(read.len())?;
-        let block = file.read_block(offset, RemoteFile::MAX_BLOCK).await?;
+        let block = file.read_block(offset, FileReader::MAX_BLOCK).await?;
         ensure!(block.is_end || !block.bytes.is_empty(), "nothing at {offset}");
         read.extend_from_slice(&block.bytes);
         if block.is_end {
@@ -316,9 +316,9 @@ async fn blocks(site: &Site, harness: &Harness) -> Result<()> {
         return Ok(());
     }
     let writer = harness.replace(&path).await?;
-    let half = usize::try_from(RemoteWriter::MAX_BLOCK)?;
+    let half = usize::try_from(FileWriter::MAX_BLOCK)?;
     writer
-        .write_block(RemoteWriter::MAX_BLOCK, Bytes::from_static(b"end"))
+        .write_block(FileWriter::MAX_BLOCK, Bytes::from_static(b"end"))
         .await?;
     writer.write_block(0, content[..half].to_vec().into()).await?;
     writer.finish().await?;

@@ -1,0 +1,93 @@
+//! Requests from this machine's place in the network.
+
+use async_trait::async_trait;
+use bytes::{Bytes, BytesMut};
+use rendezvous_host::http::{self as host, Header, Http, Redirects};
+use tokio::sync::OnceCell;
+
+use super::{Body, HttpHeader, HttpRequest, HttpResponse, HttpStream, RedirectPolicy};
+use crate::backend::HttpClient;
+use crate::error::{HarnessError, LocalError};
+
+/// Largest body that is given back whole, as from an executor.
+const MAX_WHOLE_BODY: usize = 45 * 1024 * 1024;
+
+/// Makes requests; its client is made when the first is asked for.
+#[derive(Debug, Default)]
+pub(crate) struct LocalHttp {
+    client: OnceCell<Http>,
+}
+
+#[async_trait]
+impl HttpClient for LocalHttp {
+    async fn http(&self, request: HttpRequest) -> Result<HttpResponse, HarnessError> {
+        let mut response = self.http_stream(request).await?;
+        let mut body = BytesMut::new();
+        while let Some(bytes) = response.next().await? {
+            if body.len() + bytes.len() > MAX_WHOLE_BODY {
+                let reason = format!("it exceeds {MAX_WHOLE_BODY} bytes; larger ones must be streamed");
+                return Err(HarnessError::Body(reason));
+            }
+            body.extend_from_slice(&bytes);
+        }
+        Ok(HttpResponse {
+            status: response.status,
+            headers: response.headers,
+            body: body.freeze(),
+        })
+    }
+
+    async fn http_stream(&self, request: HttpRequest) -> Result<HttpStream, HarnessError> {
+        let client = self.client.get_or_try_init(client).await?;
+        let response = client.send(spec(request)).await.map_err(LocalError::from)?;
+        let header = |(name, value)| HttpHeader {
+            name,
+            value,
+            value_env_var: None,
+        };
+        let headers = response.headers.into_iter().map(header).collect();
+        let body = Body::Local(LocalBody { body: response.body });
+        Ok(HttpStream::new(response.status, headers, body))
+    }
+}
+
+async fn client() -> Result<Http, HarnessError> {
+    // Reading the machine's certificates takes its time.
+    let made = tokio::task::spawn_blocking(Http::new).await;
+    let made = made.map_err(|_stopped| HarnessError::Shutdown)?;
+    Ok(made.map_err(LocalError::from)?)
+}
+
+fn spec(request: HttpRequest) -> host::HttpRequest {
+    let header = |header: HttpHeader| Header {
+        name: header.name,
+        value: header.value,
+        variable: header.value_env_var,
+    };
+    host::HttpRequest {
+        method: request.method,
+        url: request.url,
+        headers: request.headers.into_iter().map(header).collect(),
+        body: request.body,
+        timeout: request.timeout,
+        redirects: match request.redirects {
+            RedirectPolicy::Follow => Redirects::Follow,
+            RedirectPolicy::Stop => Redirects::Stop,
+        },
+    }
+}
+
+/// A body as its server sends it.
+#[derive(Debug)]
+pub(super) struct LocalBody {
+    body: host::Body,
+}
+
+impl LocalBody {
+    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, HarnessError> {
+        self.body
+            .chunk()
+            .await
+            .map_err(|error| HarnessError::Body(error.to_string()))
+    }
+}

@@ -2,6 +2,40 @@
 //!
 //! Each trait has two implementations here: for an executor, which is connected to when the first call is made, and for
 //! this machine. An [`Environment`](crate::environments::Environment) gives all three.
+//!
+//! Code that takes the traits does not know where it works:
+//!
+//! ```
+//! use rendezvous_harness::backend::{ExecBackend, FileSystem};
+//! use rendezvous_harness::{Environment, HarnessError, PathUri, ProcessEvent, ProcessSpec, Stdin};
+//!
+//! /// Sorts the lines of a file, by the program `sort` of the same place.
+//! async fn sort(exec: &dyn ExecBackend, files: &dyn FileSystem, file: &PathUri) -> Result<(), HarnessError> {
+//!     let mut spec = ProcessSpec::new(["sort"]);
+//!     spec.stdin = Stdin::Pipe;
+//!     let mut process = exec.start(spec).await?;
+//!     process.write(&files.read_file(file).await?).await?;
+//!     process.close_stdin().await?;
+//!     let mut sorted = Vec::new();
+//!     while let Some(event) = process.next().await? {
+//!         if let ProcessEvent::Output { bytes, .. } = event {
+//!             sorted.extend_from_slice(&bytes);
+//!         }
+//!     }
+//!     files.write_file(file, sorted.into()).await
+//! }
+//!
+//! # let folder = tempfile::tempdir()?;
+//! # let path = folder.path().join("lines");
+//! # std::fs::write(&path, "c\na\nb\n")?;
+//! # tokio::runtime::Runtime::new()?.block_on(async {
+//! let place = Environment::local();
+//! sort(place.exec(), place.files(), &PathUri::from_path(&path)?).await?;
+//! assert_eq!(std::fs::read(&path)?, b"a\nb\nc\n");
+//! # Ok::<_, Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<_, Box<dyn std::error::Error>>(())
+//! ```
 
 use std::fmt::Debug;
 
@@ -108,6 +142,30 @@ pub trait FileSystem: Debug + Send + Sync {
 }
 
 /// Makes HTTP requests.
+///
+/// ```
+/// use rendezvous_harness::http::HttpRequest;
+/// use rendezvous_harness::{Environment, HarnessError};
+///
+/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// # let listener = std::net::TcpListener::bind(("127.0.0.1", 0))?;
+/// # let url = format!("http://{}/", listener.local_addr()?);
+/// # let server = std::thread::spawn(move || {
+/// #     use std::io::{BufRead as _, Write as _};
+/// #     let (mut socket, _) = listener.accept()?;
+/// #     let mut lines = std::io::BufReader::new(socket.try_clone()?).lines();
+/// #     while lines.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {}
+/// #     socket.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi")
+/// # });
+/// // From the place's own network, which may reach what this machine does not.
+/// let place = Environment::local();
+/// let response = place.http().http(HttpRequest::new("GET", url)).await?;
+/// assert_eq!((response.status, &response.body[..]), (200, &b"hi"[..]));
+/// # server.join().expect("it ends")?;
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// ```
 #[async_trait]
 pub trait HttpClient: Debug + Send + Sync {
     /// Makes a request and gives the whole response, whose body may have about 45 MiB.

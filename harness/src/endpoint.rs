@@ -1,4 +1,27 @@
 //! The ways to an executor.
+//!
+//! ```
+//! use rendezvous_harness::endpoint::{Listener, Program};
+//! use rendezvous_harness::environments::{Environment, Status};
+//! use rendezvous_harness::{HarnessError, PathUri};
+//!
+//! # tokio::runtime::Runtime::new()?.block_on(async {
+//! // An exec-server that listens, and one that is started where it is needed.
+//! let listening = Environment::remote("lab", Listener::new("ws://127.0.0.1:9"));
+//! let started = Environment::remote("box", Program::new("no-such-program", ["--listen", "stdio"]));
+//! assert!(matches!(started.status().await, Status::Unused));
+//!
+//! // The first call connects. One that cannot be reached says so, and nothing happens here in its stead.
+//! let root = PathUri::parse("file:///")?;
+//! for environment in [listening, started] {
+//!     let error = environment.files().list(&root).await.unwrap_err();
+//!     assert!(matches!(error, HarnessError::Unreachable(_)), "{error}");
+//!     assert!(matches!(environment.status().await, Status::Failed(_)));
+//! }
+//! # Ok::<_, Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<_, Box<dyn std::error::Error>>(())
+//! ```
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -42,8 +42,8 @@ pub const DEFAULT_EXCLUDES: [&str; 3] = ["*KEY*", "*SECRET*", "*TOKEN*"];
 /// Names that no child inherits, whatever the policy: the executor's own credentials. A caller may set them.
 pub const NOT_INHERITED: [&str; 2] = ["EXECUTOR_TOKEN", "CODEX_API_KEY"];
 
-/// Names that no child gets under a policy, not even from the caller: credentials of the agents around an executor, as
-/// stock executors strip them.
+/// Names that no child gets, not even from the caller: credentials of the agents around an executor, as stock executors strip
+/// them.
 pub const STRIPPED: [&str; 6] = [
     "CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN",
     "CODEX_EXEC_SERVER_EXIT_ON_STDIN_CLOSE",
@@ -54,7 +54,7 @@ pub const STRIPPED: [&str; 6] = [
 ];
 
 /// Makes a child's whole environment: nothing but `overlay` without a policy, else what the policy makes of `own`, with
-/// `overlay` on top and [`STRIPPED`] taken out.
+/// `overlay` on top; and [`STRIPPED`] taken out of either.
 pub fn compose(
     own: impl IntoIterator<Item = (OsString, OsString)>,
     policy: Option<&Policy>,
@@ -62,9 +62,7 @@ pub fn compose(
 ) -> Vec<(OsString, OsString)> {
     let mut variables = policy.map_or_else(BTreeMap::new, |policy| policy.apply(own));
     variables.extend(overlay);
-    if policy.is_some() {
-        variables.retain(|name, _| !is_one_of(&STRIPPED, name));
-    }
+    variables.retain(|name, _| !is_one_of(&STRIPPED, name));
     variables.into_iter().collect()
 }
 
@@ -148,6 +146,8 @@ mod tests {
     fn no_policy_means_the_overlay_alone() {
         let overlay = pairs(&[("A", "1"), ("CODEX_API_KEY", "own")]);
         assert_eq!(compose(pairs(&OWN), None, overlay.clone()), overlay);
+        let more = pairs(&[("node_repl_auth_token", "x")]);
+        assert_eq!(compose(pairs(&OWN), None, [overlay.clone(), more].concat()), overlay);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 
-use rendezvous_host::files::{FileError, Files, WalkOptions};
+use rendezvous_host::files::{Fault, FileError, Files, WalkOptions};
 use rendezvous_rpc::envelope::Request;
 use rendezvous_rpc::method::capability::{
     CapabilityRoot, Discover, DiscoverResult, DiscoveredRoot, MAX_ROOTS, Plugin, Skill, TextFile,
@@ -77,14 +77,15 @@ async fn look<S: Sink>(connection: &Connection<S>, root: CapabilityRoot, left: &
         files: &files,
         warnings: Vec::new(),
         left: MAX_ROOT.min(*left),
+        repeated: 0,
         is_short: *left < MAX_ROOT,
     };
     let before = reader.left;
     match reader.read_all(&path).await {
-        Ok((plugin, skills, manifests)) => {
-            found.plugin = plugin;
-            found.skills = skills;
-            found.namespace_manifests = manifests;
+        Ok(bundle) => {
+            found.plugin = bundle.plugin;
+            found.skills = bundle.skills;
+            found.namespace_manifests = bundle.manifests;
         }
         Err(error) => {
             found.error = Some(format!(
@@ -93,7 +94,7 @@ async fn look<S: Sink>(connection: &Connection<S>, root: CapabilityRoot, left: &
             ))
         }
     }
-    *left -= before - reader.left;
+    *left = left.saturating_sub(before - reader.left + reader.repeated);
     found.warnings = reader.warnings;
     found
 }
@@ -120,12 +121,21 @@ struct Reader<'a> {
     warnings: Vec<String>,
     /// Bytes that this root may still have.
     left: usize,
+    /// Bytes that it has twice in the reply.
+    repeated: usize,
     /// Whether other roots of the call took of what this one could have had.
     is_short: bool,
 }
 
+/// What is found below a root.
+struct Bundle {
+    plugin: Option<Plugin>,
+    manifests: Vec<TextFile>,
+    skills: Vec<Skill>,
+}
+
 impl Reader<'_> {
-    async fn read_all(&mut self, root: &Path) -> Result<(Option<Plugin>, Vec<Skill>, Vec<TextFile>), FileError> {
+    async fn read_all(&mut self, root: &Path) -> Result<Bundle, FileError> {
         let walk = self.files.walk(root.to_owned(), WALK).await?;
         for problem in &walk.problems {
             self.warn(format!(
@@ -143,34 +153,24 @@ impl Reader<'_> {
             .filter(|entry| !entry.is_directory)
             .map(|entry| entry.path)
             .collect();
-        let plugin = self.plugin(root, &files).await;
+        let plugin = self.plugin(root).await;
+        let manifests = self.manifests(root, plugin.as_ref(), &files).await;
         let mut skills = Vec::new();
-        let mut manifests = BTreeMap::new();
         for path in sorted(&files) {
             if path.file_name() == Some(OsStr::new(SKILL)) {
                 skills.extend(self.skill(path, &files).await);
             }
-            for (priority, manifest) in MANIFESTS.iter().enumerate() {
-                if let Some(plugin) = path.ends_with(manifest).then(|| path.ancestors().nth(2)).flatten() {
-                    let best: &mut (usize, &Path) = manifests.entry(plugin).or_insert((priority, path));
-                    *best = (*best).min((priority, path));
-                }
-            }
         }
-        let mut texts = Vec::new();
-        for (_, path) in manifests.into_values() {
-            texts.extend(self.read(path).await);
-        }
-        Ok((plugin, skills, texts))
+        Ok(Bundle {
+            plugin,
+            manifests,
+            skills,
+        })
     }
 
     /// The plugin that the root itself is.
-    async fn plugin(&mut self, root: &Path, files: &BTreeSet<PathBuf>) -> Option<Plugin> {
-        let path = MANIFESTS
-            .iter()
-            .map(|name| root.join(name))
-            .find(|path| files.contains(path))?;
-        let manifest = self.read(&path).await?;
+    async fn plugin(&mut self, root: &Path) -> Option<Plugin> {
+        let manifest = self.manifest(root).await?;
         let members: Value = serde_json::from_str(&manifest.contents).unwrap_or(Value::Null);
         let mcp = self.named(&manifest, &members, "mcpServers", ".mcp.json");
         let apps = self.named(&manifest, &members, "apps", ".app.json");
@@ -179,6 +179,64 @@ impl Reader<'_> {
             apps_config: self.beside(root, apps).await,
             manifest,
         })
+    }
+
+    /// The manifests that name skills of the root: its own or else that of the nearest plugin above it, and those of the plugins
+    /// in it.
+    async fn manifests(&mut self, root: &Path, plugin: Option<&Plugin>, files: &BTreeSet<PathBuf>) -> Vec<TextFile> {
+        let mut found = Vec::new();
+        let mut outermost = None;
+        match plugin {
+            Some(plugin) => {
+                // It is given twice, and read once.
+                self.repeated += plugin.manifest.contents.len();
+                found.push(plugin.manifest.clone());
+                outermost = Some(root);
+            }
+            None => {
+                for directory in root.ancestors().skip(1) {
+                    if let Some(manifest) = self.manifest(directory).await {
+                        found.push(manifest);
+                        outermost = Some(directory);
+                        break;
+                    }
+                }
+            }
+        }
+        let mut inner: BTreeMap<&OsStr, (usize, &Path)> = BTreeMap::new();
+        for path in files {
+            for (priority, manifest) in MANIFESTS.iter().enumerate() {
+                let directory = path.ends_with(manifest).then(|| path.ancestors().nth(2)).flatten();
+                if let Some(directory) = directory.filter(|directory| outermost != Some(*directory)) {
+                    let best = inner.entry(directory.as_os_str()).or_insert((priority, path));
+                    *best = (*best).min((priority, path));
+                }
+            }
+        }
+        for (_, path) in inner.into_values() {
+            found.extend(self.read(path).await);
+        }
+        found
+    }
+
+    /// The first manifest in a directory that can be read.
+    async fn manifest(&mut self, directory: &Path) -> Option<TextFile> {
+        for name in MANIFESTS {
+            let path = directory.join(name);
+            match self.files.metadata(&*path).await {
+                Ok(metadata) if metadata.is_file => {}
+                Ok(_) => continue,
+                Err(error) if error.fault() == Fault::NotFound => continue,
+                Err(error) => {
+                    self.warn(format!("failed to inspect capability file {}: {error}", shown(&path)));
+                    continue;
+                }
+            }
+            if let Some(manifest) = self.read(&path).await {
+                return Some(manifest);
+            }
+        }
+        None
     }
 
     /// The file that a manifest names; the default if it names none, nothing if it holds the content itself.

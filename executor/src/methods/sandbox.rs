@@ -25,7 +25,7 @@ pub(super) fn for_files(sandbox: Option<&Value>) -> Result<Option<Policy>, RpcEr
     let Some(sandbox) = sandbox else { return Ok(None) };
     let intent = intent(sandbox, None).map_err(|Refusal(text)| RpcError::invalid_params(text))?;
     if intent.cwd.is_none() && is_relative(&intent.profile) {
-        return Err(RpcError::invalid_request(SandboxError::NoCwd.to_string()));
+        return Err(RpcError::invalid_params(SandboxError::NoCwd.to_string()));
     }
     let policy = Policy::resolve(&intent).map_err(|error| RpcError::invalid_request(error.to_string()))?;
     Ok((!policy.writes_everything()).then(|| policy.offline().with_minimal()))

@@ -87,6 +87,61 @@ async fn a_whole_plugin_is_found_in_one_call() {
 }
 
 #[tokio::test]
+async fn a_root_in_a_plugin_has_its_name() {
+    let tree = Tree::new();
+    let large = vec![b'x'; 1024 * 1024 + 1];
+    tree.write("p/.codex-plugin/plugin.json", "p");
+    tree.write("p/-s/n/.cursor-plugin/plugin.json", "n");
+    tree.write("p/-s/n/.codex-plugin/none", "");
+    tree.write("p/unreadable/.codex-plugin/plugin.json", &large);
+    tree.write("p/unreadable/.claude-plugin/plugin.json", b"\xff");
+    tree.write("p/unreadable/s/SKILL.md", "s");
+    tree.write("p/second/.codex-plugin/plugin.json", &large);
+    tree.write("p/second/.cursor-plugin/plugin.json", "second");
+    tree.write("p/second/s/SKILL.md", "s");
+    let mut client = Client::new(&server()).await;
+    let own = ("p/.codex-plugin/plugin.json", "p");
+    let second = ("p/second/.cursor-plugin/plugin.json", "second");
+    for (root, plugin, manifests, warnings) in [
+        ("p/-s", None, &[own, ("p/-s/n/.cursor-plugin/plugin.json", "n")][..], 0),
+        (
+            "p/-s/n",
+            Some("p/-s/n/.cursor-plugin/plugin.json"),
+            &[("p/-s/n/.cursor-plugin/plugin.json", "n")],
+            0,
+        ),
+        // The nearest that can be read counts, of the first name that can.
+        ("p/unreadable/s", None, &[own], 2),
+        ("p/second/s", None, &[second], 1),
+        ("p/second", Some("p/second/.cursor-plugin/plugin.json"), &[second], 1),
+    ] {
+        let found = tree.discover(&mut client, root).await;
+        assert_eq!(
+            found["plugin"]["manifest"]["path"].as_str(),
+            plugin.map(|name| tree.uri(name)).as_deref()
+        );
+        let expected: Vec<Value> = manifests.iter().map(|(name, text)| tree.file(name, text)).collect();
+        assert_eq!(found["namespaceManifests"], json!(expected), "{root}");
+        assert_eq!(
+            found["warnings"].as_array().expect("warnings").len(),
+            warnings,
+            "{root}: {found}"
+        );
+    }
+    // What names a root counts before its skills.
+    tree.write("full/.codex-plugin/plugin.json", vec![b'y'; 1024 * 1024]);
+    for number in 0..16 {
+        tree.write(&format!("full/s/{number:02}/SKILL.md"), vec![b'y'; 1024 * 1024]);
+    }
+    for root in ["full", "full/s"] {
+        let found = tree.discover(&mut client, root).await;
+        let manifest = &found["namespaceManifests"][0]["path"];
+        assert_eq!(*manifest, json!(tree.uri("full/.codex-plugin/plugin.json")), "{root}");
+        assert_eq!(found["skills"].as_array().expect("skills").len(), 15, "{root}");
+    }
+}
+
+#[tokio::test]
 async fn manifests_name_their_files_or_hold_them() {
     let tree = Tree::new();
     let mut client = Client::new(&server()).await;

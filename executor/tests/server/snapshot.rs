@@ -195,7 +195,7 @@ async fn commands_of_another_form_are_left_alone() {
         assert_eq!(error.0, -32602);
         assert!(error.1.contains(text), "{}", error.1);
     }
-    let known = json!({"metadata": {"threadId": "0", "toolCallId": null, "more": 1}, "shellSnapshot": null});
+    let known = json!({"metadata": {"threadId": "019a0000-0000-7000-8000-000000000000", "toolCallId": null, "more": 1}, "shellSnapshot": null});
     run(&mut client, with(base("5"), known)).await;
 }
 

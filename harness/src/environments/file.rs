@@ -104,7 +104,7 @@ fn parse(text: &str, path: &Path, clear_text: ClearText) -> Result<Configured, E
     if file.environments.len() > MAX_ENVIRONMENTS {
         return Err(EnvironmentError::TooMany);
     }
-    let folder = path.parent().unwrap_or(Path::new(""));
+    let folder = path.parent().unwrap_or_else(|| Path::new(""));
     let mut environments = BTreeMap::new();
     for entry in file.environments {
         let id = entry.id.clone();

@@ -8,9 +8,9 @@ use crate::options::{AUTH_TOKEN, ENVIRONMENT_ID, OptionsError, REGISTRY_URL};
 
 /// Variables, with a home whose file holds `text`.
 fn load(file: Option<&str>, variables: &[(&str, &str)]) -> Result<Environments, HarnessError> {
-    let home = TempDir::new().unwrap();
+    let home = TempDir::new().expect("a folder");
     if let Some(text) = file {
-        std::fs::write(home.path().join(FILE_NAME), text).unwrap();
+        std::fs::write(home.path().join(FILE_NAME), text).expect("written");
     }
     let settings = Settings::from_lookup(|name| match name {
         CODEX_HOME => home.path().to_str().map(ToOwned::to_owned),
@@ -197,7 +197,10 @@ async fn a_silent_program_is_given_up_and_ended() {
     program.initialize_timeout = Duration::from_millis(300);
     let environment = Environment::remote("p", program);
     let error = environment.info().await.unwrap_err().to_string();
-    assert_eq!(error, "cannot reach the executor: no answer in time; is the executor running?");
+    assert_eq!(
+        error,
+        "cannot reach the executor: no answer in time; is the executor running?"
+    );
     let pid = std::fs::read_to_string(&pid).unwrap();
     let alive = || std::path::Path::new(&format!("/proc/{}", pid.trim())).exists();
     let gone = async {

@@ -32,14 +32,22 @@ mod file_writes;
 mod files;
 mod http;
 mod lifecycle;
+mod limits;
 mod managed_network;
+mod news;
 mod normal;
+mod order;
+mod parameters;
 mod process;
 mod process_state;
+mod profiles;
 mod requests;
+mod resumes;
 mod sandboxes;
 mod script;
 mod snapshots;
+mod starts;
+mod terminals;
 mod told;
 mod web;
 
@@ -63,8 +71,14 @@ struct Group {
 const GROUPS: &[Group] = &[
     group("envelope", envelope::CASES),
     group("lifecycle", lifecycle::CASES),
+    group("resumes", resumes::CASES),
+    group("order", order::CASES),
+    group("parameters", parameters::CASES),
+    group("limits", limits::CASES),
     group("process", process::CASES),
     group("process_state", process_state::CASES),
+    group("starts", starts::CASES),
+    group("terminals", terminals::CASES),
     group("files", files::CASES),
     group("managed_network", managed_network::CASES),
     group("file_trees", file_trees::CASES),
@@ -74,6 +88,7 @@ const GROUPS: &[Group] = &[
     group("discovery", discovery::CASES),
     group("snapshots", snapshots::CASES),
     group("sandboxes", sandboxes::CASES),
+    group("profiles", profiles::CASES),
     Group {
         flags: &["--concurrent-requests", "2"],
         ..group("concurrency", concurrency::CASES)
@@ -100,8 +115,21 @@ const WAYS: &[(Over, &[End])] = &[
     (Over::Forward, &[MEASURE]),
 ];
 
+/// Fewest exchanges that each way is to have with each server, the slow ones counted in.
+const ENOUGH: usize = 1000;
+
+/// Whether a server knows what a case is about.
+fn knows(end: End, case: &Case) -> bool {
+    case.since == Since::Always || end != OLD
+}
+
 pub(crate) fn cases() -> Vec<runner::Case> {
     let mut cases = http::cases();
+    cases.push(runner::Case::new(
+        "conformance::count",
+        runner::When::Always,
+        |_| async { count() },
+    ));
     for group in GROUPS {
         for (over, others) in WAYS {
             let name = format!("conformance::{}::{}", group.name, over.name());
@@ -122,6 +150,36 @@ pub(crate) fn cases() -> Vec<runner::Case> {
     cases
 }
 
+/// Tells how much is compared, and sees that it is much.
+#[expect(clippy::print_stdout, reason = "figures for whoever reads the output of the tests")]
+fn count() -> Result<()> {
+    for (over, others) in WAYS {
+        for end in std::iter::once(&MEASURE).chain(*others) {
+            let played = || {
+                let all = GROUPS.iter().flat_map(|group| group.cases);
+                all.filter(|case| case.suits(*over) && knows(*end, case))
+            };
+            let exchanges = played()
+                .flat_map(|case| case.steps)
+                .filter(|step| step.is_exchange())
+                .count();
+            println!(
+                "{} over {}: {} cases, {exchanges} exchanges",
+                end.name(),
+                over.name(),
+                played().count()
+            );
+            ensure!(exchanges >= ENOUGH, "{} over {}", end.name(), over.name());
+        }
+    }
+    let rows = differences::DIFFERENCES.len() + http::DIFFERENCES.len();
+    println!(
+        "{rows} known differences of ours, {} of stock 0.145.0",
+        differences::OLD.len()
+    );
+    Ok(())
+}
+
 /// Plays the quick or the slow cases of a group, and compares.
 async fn play(cx: Context, group: &Group, over: Over, others: &[End], slow: bool) -> Result<()> {
     // Through relay and forwarder, the measure is the stock listener.
@@ -135,7 +193,6 @@ async fn play(cx: Context, group: &Group, over: Over, others: &[End], slow: bool
             .iter()
             .filter(move |case| case.is_slow == slow && case.suits(over))
     };
-    let knows = |end: End, case: &Case| case.since == Since::Always || end != OLD;
     let mut servers = vec![ExecServer::start(&cx, MEASURE, measured_over, group.flags).await?];
     for end in others.iter().filter(|end| cases().any(|case| knows(**end, case))) {
         servers.push(ExecServer::start(&cx, *end, over, group.flags).await?);

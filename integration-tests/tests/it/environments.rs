@@ -63,7 +63,10 @@ async fn this_machine(cx: Context) -> Result<()> {
     spec.network = Some(ManagedNetwork::new());
     let error = local.exec().start(spec).await.err().context("it was started")?;
     let text = "managed networks are not supported in the local environment";
-    ensure!(error.is_refused() && !error.is_retryable() && error.to_string() == text, "{error}");
+    ensure!(
+        error.is_refused() && !error.is_retryable() && error.to_string() == text,
+        "{error}"
+    );
     ensure!(!mark.exists());
     Ok(())
 }

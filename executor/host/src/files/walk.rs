@@ -18,8 +18,8 @@ const MAX_DIRECTORIES: usize = 10_000;
 const MAX_ENTRIES: usize = 50_000;
 /// Most bytes of paths and messages in one result, with [`ITEM_COST`] for each.
 const MAX_RESULT_BYTES: usize = 4 * 1024 * 1024;
-/// What an item counts beside its text.
-const ITEM_COST: usize = 64;
+/// What an item counts beside its text: the scheme of its path, and what is around it.
+const ITEM_COST: usize = "file://".len() + 64;
 
 /// How far to walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,12 +67,10 @@ pub struct WalkProblem {
 
 pub(super) fn walk(root: &Path, options: WalkOptions, stop: &Stop) -> Result<Walk, FileError> {
     check(options)?;
-    let itself = root.symlink_metadata()?;
-    if itself.is_symlink() && !options.follow_directory_symlinks {
-        return Ok(Walk::default());
-    }
+    // One that leads nowhere is an error, also when it would not be followed.
     let metadata = root.metadata()?;
-    if !metadata.is_dir() {
+    let is_passed_over = !options.follow_directory_symlinks && root.symlink_metadata()?.is_symlink();
+    if is_passed_over || !metadata.is_dir() {
         return Ok(Walk::default());
     }
     let mut walker = Walker {
@@ -164,9 +162,8 @@ impl Walker {
             Ok(_link) if !self.options.follow_directory_symlinks => return Some(()),
             Ok(_link) => match path.metadata() {
                 Ok(target) if target.is_dir() => target,
-                Ok(_other) => return Some(()),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => return Some(()),
-                Err(error) => return self.problem(path, &error),
+                // Nor is it a problem that it leads nowhere, or where nobody may look.
+                Ok(_) | Err(_) => return Some(()),
             },
             Err(error) => return self.problem(path, &error),
         };

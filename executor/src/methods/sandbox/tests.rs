@@ -61,7 +61,7 @@ fn calls_on_files_say_what_is_relative_to_what() {
         let mut homeless = context(&managed(&json!([{"path": path, "access": "deny"}])));
         assert_eq!(files(&homeless), Ok(true));
         homeless["cwd"] = Value::Null;
-        assert_eq!(files(&homeless), Err(-32600), "{path}");
+        assert_eq!(files(&homeless), Err(-32602), "{path}");
         homeless["policyContext"] = json!({"cwd": "file:///w", "workspaceRoots": []});
         assert_eq!(files(&homeless), Ok(true));
     }

@@ -1,6 +1,6 @@
 //! Plays the steps of a case on one server.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -10,19 +10,15 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rendezvous_integration_tests::exec_server::{Connection, ExecServer, Over};
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::news::{Event, News};
 use super::normal::normal;
 use super::script::{Begin, Case, Step};
 use super::told::{Body, Told};
 
-/// Most bytes of output in one notification.
-const MAX_CHUNK: usize = 44 * 1024;
 /// Longest wait for what must come.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Characters of a process's output that are recorded as they are; more are recorded by length and digest.
-const SHOWN: usize = 1000;
 /// How long a server that answers would need at most.
 const SILENCE: Duration = Duration::from_millis(300);
 /// Time between two calls of a [`Step::Resume`].
@@ -69,20 +65,6 @@ pub(super) async fn play(server: &ExecServer, web: &str, name: &str, case: &Case
     Ok(records)
 }
 
-/// What a process told.
-#[derive(Debug, Default)]
-struct News {
-    /// By its number: the stream and bytes of output, or the record of another event.
-    events: BTreeMap<u64, Event>,
-}
-
-#[derive(Debug)]
-enum Event {
-    Output(String, Vec<u8>),
-    Exited(Value),
-    Closed,
-}
-
 struct Client<'a> {
     server: &'a ExecServer,
     web: &'a str,
@@ -111,6 +93,13 @@ impl Client<'_> {
                 }
                 Some(reply)
             }
+            Step::Count(method, params, list) => {
+                let reply = self.call(method, params, false).await?;
+                Some(match reply["result"].pointer(list) {
+                    Some(Value::Array(list)) => list.len().into(),
+                    _ => reply,
+                })
+            }
             Step::Kept(process) => Some(self.kept(process).await?),
             Step::Initialize(params) => Some(self.initialize(params).await?),
             Step::Resume(params) => {
@@ -125,6 +114,12 @@ impl Client<'_> {
             }
             Step::Begin(method, params) => {
                 self.begin(method, params).await;
+                None
+            }
+            Step::Flood(count, method, params) => {
+                for n in 1..=count {
+                    self.begin(method, &params.replace("$n", &n.to_string())).await;
+                }
                 None
             }
             Step::Reply => Some(self.any_reply().await?),
@@ -148,6 +143,10 @@ impl Client<'_> {
             }
             Step::Send(message) => {
                 self.connection.send(self.fill(message)).await;
+                None
+            }
+            Step::MadeSend(make) => {
+                self.connection.send(make()).await;
                 None
             }
             Step::Start(process, script, more) => Some(self.start(process, script, more).await?),
@@ -277,7 +276,7 @@ impl Client<'_> {
             params.as_object_mut().context("an object")?.extend(more);
         }
         let mut reply = self.call("process/start", &params.to_string(), false).await?;
-        if let Some(result) = reply["result"].as_object_mut() {
+        if let Some(Value::Object(result)) = reply.get_mut("result") {
             result.remove("sandboxType");
         }
         Ok(reply)
@@ -401,62 +400,6 @@ impl Client<'_> {
         }
         timeout(PATIENCE, rest).await.context("the connection does not end")??;
         Ok(json!({"ended": true}))
-    }
-}
-
-impl News {
-    /// The close was told, and everything before it.
-    fn is_closed(&self) -> bool {
-        let closed = self.events.iter().find(|(_, event)| matches!(event, Event::Closed));
-        closed.is_some_and(|(seq, _)| self.events.range(..=seq).count() as u64 == *seq)
-    }
-
-    fn exit(&self) -> Option<&Value> {
-        self.events.values().find_map(|event| match event {
-            Event::Exited(exit) => Some(exit),
-            _ => None,
-        })
-    }
-
-    /// All output, of all streams, lossy.
-    fn output(&self) -> String {
-        let bytes = self.events.values().filter_map(|event| match event {
-            Event::Output(_, bytes) => Some(bytes.as_slice()),
-            _ => None,
-        });
-        String::from_utf8_lossy(&bytes.collect::<Vec<_>>().concat()).into_owned()
-    }
-
-    /// Each stream's whole output, the exit, and whether the close was last.
-    fn summary(self) -> Result<Value> {
-        let mut streams: BTreeMap<String, Vec<u8>> = BTreeMap::new();
-        let mut exit = Value::Null;
-        let last = self.events.last_key_value().map(|(seq, _)| *seq);
-        let mut closed_last = false;
-        let mut longest = 0;
-        for (seq, event) in self.events {
-            match event {
-                Event::Output(stream, bytes) => {
-                    longest = longest.max(bytes.len());
-                    streams.entry(stream).or_default().extend(bytes);
-                }
-                Event::Exited(value) => exit = value,
-                Event::Closed => closed_last = Some(seq) == last,
-            }
-        }
-        let mut summary = json!({"exit": exit, "closedLast": closed_last});
-        // Stock sends at most 8192 bytes in one; how much more a pipe holds for ours is chance.
-        if longest > MAX_CHUNK {
-            summary["longChunks"] = true.into();
-        }
-        for (stream, bytes) in streams {
-            let text = String::from_utf8_lossy(&bytes).into_owned();
-            summary[stream] = match text.char_indices().nth(SHOWN) {
-                None => text.into(),
-                Some(_) => json!({"length": bytes.len(), "sha256": hex::encode(Sha256::digest(&bytes))}),
-            };
-        }
-        Ok(summary)
     }
 }
 

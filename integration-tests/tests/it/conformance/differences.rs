@@ -64,9 +64,51 @@ pub(super) const DIFFERENCES: &[Difference] = &[
         why: "as in the result of initialize",
     },
     Difference {
+        case: "starts/long_names_of_processes",
+        step: 1,
+        is: r#"{"error":-32602,"id":"w"}"#,
+        why: "4 096 names of writes are remembered for each process, so they are bounded",
+    },
+    Difference {
+        case: "terminals/environment",
+        step: 5,
+        is: r#"{"closedLast":true,"exit":[0,false]}"#,
+        why: "a terminal adds no variable to what was given; stock adds SHELL",
+    },
+    Difference {
+        case: "terminals/directories",
+        step: 5,
+        is: r#"{"error":-32603}"#,
+        why: "a folder that is missing fails the start, as on pipes; stock works in the home directory instead",
+    },
+    Difference {
+        case: "terminals/directories",
+        step: 6,
+        is: r#"{"error":-32603}"#,
+        why: "as a missing folder",
+    },
+    Difference {
+        case: "terminals/programs",
+        step: 12,
+        is: r#"{"result":{"processId":"r"}}"#,
+        why: "a program is looked up as on pipes, where the system has a PATH if none is given",
+    },
+    Difference {
+        case: "terminals/sandboxed_keys",
+        step: 3,
+        is: r#"{"closedLast":true,"exit":[9,false],"pty":"ready\r\n^Cinterrupted\r\n"}"#,
+        why: "Ctrl-C is the program's to handle; in stock's sandbox it ends the sandbox",
+    },
+    Difference {
+        case: "profiles/missing_programs",
+        step: 0,
+        is: r#"{"error":-32603}"#,
+        why: "a program that is missing fails the start, as without a sandbox; stock starts a process that ends with 101",
+    },
+    Difference {
         case: "managed_network/enforced_without_a_sandbox",
         step: 0,
-        is: r#"{"error":-32602,"result":null}"#,
+        is: r#"{"error":-32602}"#,
         why: "what nothing can enforce is refused; stock runs the process with every way open",
     },
     Difference {
@@ -144,6 +186,18 @@ pub(super) const OLD: &[Difference] = &[
         step: 5,
         is: r#"{"result":{"chunks":[],"closed":true,"exitCode":-1,"exited":true,"failure":null,"nextSeq":4,"sandboxDenied":false}}"#,
         why: "the exit code of a terminated process was -1",
+    },
+    Difference {
+        case: "profiles/no_working_directory",
+        step: 1,
+        is: r#"{"error":-32600}"#,
+        why: "the code was another one",
+    },
+    Difference {
+        case: "profiles/no_working_directory",
+        step: 2,
+        is: r#"{"error":-32600}"#,
+        why: "the code was another one",
     },
     Difference {
         case: "process_state/terminate_kills_the_group",

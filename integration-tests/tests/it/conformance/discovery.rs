@@ -1,6 +1,6 @@
 //! `capabilityRoots/discoverV1` and `environmentConfig/read`.
 
-use super::script::Step::{Call, Exact, Made, Shape, Shell};
+use super::script::Step::{Call, Count, Exact, Made, Shape, Shell};
 use super::script::{Case, case, raw};
 
 const DISCOVER: &str = "capabilityRoots/discoverV1";
@@ -53,6 +53,46 @@ pub(super) const CASES: &[Case] = &[
         "depth",
         &[
             Shell("mkdir -p 1/2/3/4/5/6/7; printf six > 1/2/3/4/5/6/SKILL.md; printf seven > 1/2/3/4/5/6/7/SKILL.md"),
+            Call(DISCOVER, r#"{"roots":[{"id":"x","path":"$dir"}]}"#),
+        ],
+    ),
+    case(
+        "names_from_above",
+        &[
+            Shell(
+                "mkdir -p p/.codex-plugin p/-s/n/.cursor-plugin p/-s/k p/e p/c/.claude-plugin/plugin.json p/c/s p/l/.codex-plugin p/l/s; \
+                 printf P > p/.codex-plugin/plugin.json; printf N > p/-s/n/.cursor-plugin/plugin.json; printf K > p/-s/k/SKILL.md; \
+                 ln -s ../../.codex-plugin/plugin.json p/l/.codex-plugin/plugin.json; ln -s p door; ln -s -- -s/k p/skill",
+            ),
+            Call(DISCOVER, r#"{"roots":[{"id":"x","path":"$dir/p/-s"},{"id":"y","path":"$dir/p/-s/k"},{"id":"z","path":"$dir/p/-s/n"}]}"#),
+            // Also where there is nothing to name, at a manifest that is a link, and past one that is a directory.
+            Call(DISCOVER, r#"{"roots":[{"id":"x","path":"$dir/p/e"},{"id":"y","path":"$dir/p/l/s"},{"id":"z","path":"$dir/p/c/s"}]}"#),
+            // Above is what the path says, not where links lead.
+            Call(DISCOVER, r#"{"roots":[{"id":"x","path":"$dir/door/-s/k"},{"id":"y","path":"$dir/p/skill"}]}"#),
+            Call(DISCOVER, r#"{"roots":[{"id":"x","path":"$dir/p/.codex-plugin"},{"id":"y","path":"$dir/p/none"}]}"#),
+        ],
+    ),
+    case(
+        "unreadable_names_from_above",
+        &[
+            Shell(
+                "mkdir -p p/.codex-plugin p/large/.codex-plugin p/large/.claude-plugin p/large/s p/both/.codex-plugin p/both/.cursor-plugin p/both/s; \
+                 printf P > p/.codex-plugin/plugin.json; head -c 1048577 /dev/zero > p/large/.codex-plugin/plugin.json; printf '\\377' > p/large/.claude-plugin/plugin.json; \
+                 cp p/large/.codex-plugin/plugin.json p/both/.codex-plugin; printf B > p/both/.cursor-plugin/plugin.json; printf x > p/.claude-plugin",
+            ),
+            Call(DISCOVER, r#"{"roots":[{"id":"x","path":"$dir/p/large/s"}]}"#),
+            Call(DISCOVER, r#"{"roots":[{"id":"x","path":"$dir/p/large"}]}"#),
+            Call(DISCOVER, r#"{"roots":[{"id":"x","path":"$dir/p/both"}]}"#),
+            Call(DISCOVER, r#"{"roots":[{"id":"x","path":"$dir/p/both/s"}]}"#),
+            Count(DISCOVER, r#"{"roots":[{"id":"x","path":"$dir/p"}]}"#, "/roots/0/namespaceManifests"),
+            Shell("rm p/.codex-plugin/plugin.json"),
+            Call(DISCOVER, r#"{"roots":[{"id":"x","path":"$dir/p/none-here/.."}]}"#),
+        ],
+    ),
+    case(
+        "order_of_names",
+        &[
+            Shell("for n in a a/c a-b; do mkdir -p $n/.codex-plugin; printf $n > $n/.codex-plugin/plugin.json; printf $n > $n/SKILL.md; done"),
             Call(DISCOVER, r#"{"roots":[{"id":"x","path":"$dir"}]}"#),
         ],
     ),

@@ -157,6 +157,28 @@ pub(super) const CASES: &[Case] = &[
         ],
     ),
     case(
+        "walk_past_links",
+        &[
+            Shell("mkdir a; printf x > f; ln -s loop loop; ln -s f/x through; ln -s a door; ln -s ../a a/self"),
+            Call(
+                "fs/walk",
+                r#"{"path":"$dir","options":{"maxDepth":64,"maxDirectories":10000,"maxEntries":50000,"followDirectorySymlinks":true}}"#,
+            ),
+            Call(
+                "fs/walk",
+                r#"{"path":"$dir","options":{"maxDepth":64,"maxDirectories":10000,"maxEntries":50000,"followDirectorySymlinks":false}}"#,
+            ),
+            Call(
+                "fs/walk",
+                r#"{"path":"$dir/loop","options":{"maxDepth":64,"maxDirectories":10000,"maxEntries":50000,"followDirectorySymlinks":true}}"#,
+            ),
+            Call(
+                "fs/walk",
+                r#"{"path":"$dir/through","options":{"maxDepth":64,"maxDirectories":10000,"maxEntries":50000,"followDirectorySymlinks":false}}"#,
+            ),
+        ],
+    ),
+    case(
         "walk_limits",
         &[
             Exact(

@@ -29,6 +29,8 @@ pub(super) enum Ways {
     Connections,
     /// On WebSockets, because it is about them.
     WebSocket,
+    /// On lines of text, because it is about them.
+    Stdio,
 }
 
 /// One exchange.
@@ -48,6 +50,7 @@ impl Case {
             Ways::All => true,
             Ways::Connections => over != Over::Stdio,
             Ways::WebSocket => over == Over::WebSocket,
+            Ways::Stdio => over == Over::Stdio,
         }
     }
 
@@ -63,6 +66,11 @@ impl Case {
 
     pub(super) const fn connections(mut self) -> Self {
         self.over = Ways::Connections;
+        self
+    }
+
+    pub(super) const fn stdio(mut self) -> Self {
+        self.over = Ways::Stdio;
         self
     }
 
@@ -105,12 +113,16 @@ pub(super) enum Step {
     Exact(&'static str, &'static str),
     /// Calls and records the reply with the kinds of its values instead of the values.
     Shape(&'static str, &'static str),
+    /// Calls and records how long a list in the result is; the last text is its JSON pointer.
+    Count(&'static str, &'static str, &'static str),
     /// Calls as many times, with `$n` counting from 1, and records the last reply.
     Many(u32, &'static str, &'static str),
     /// Reads all that is kept of a process and records whether that is 1 MiB at most, the end of what it wrote.
     Kept(&'static str),
     /// Calls a method without waiting for its reply.
     Begin(&'static str, &'static str),
+    /// Does so as many times, with `$n` counting from 1.
+    Flood(u32, &'static str, &'static str),
     /// Records the next reply, whatever its id, with its id.
     Reply,
     /// As [`Step::Codes`], sorted by the ids.
@@ -125,6 +137,8 @@ pub(super) enum Step {
     Made(fn() -> Vec<u8>),
     /// Sends a message as it is.
     Send(&'static str),
+    /// The same with a message that is made.
+    MadeSend(fn() -> Vec<u8>),
     /// `process/start` of a shell with a script, in the case's folder; the last text overrides parameters. Records the
     /// reply, without `sandboxType`, which is newer than some servers.
     Start(&'static str, &'static str, &'static str),
@@ -154,4 +168,28 @@ pub(super) enum Step {
     Look(&'static str),
     /// Lets time pass, in milliseconds; for what depends on nothing else.
     Pause(u64),
+}
+
+impl Step {
+    /// Whether it sends a message whose answer, or end, is compared. Many alike count as one.
+    pub(super) fn is_exchange(self) -> bool {
+        matches!(
+            self,
+            Self::Initialize(_)
+                | Self::Resume(_)
+                | Self::Call(..)
+                | Self::Exact(..)
+                | Self::Shape(..)
+                | Self::Count(..)
+                | Self::Many(..)
+                | Self::Kept(_)
+                | Self::Begin(..)
+                | Self::Flood(..)
+                | Self::Raw(_)
+                | Self::Made(_)
+                | Self::Send(_)
+                | Self::MadeSend(_)
+                | Self::Start(..)
+        )
+    }
 }

@@ -105,7 +105,13 @@ async fn terminals(environment: &Environment) -> Result<()> {
     spec.tty = true;
     let mut process = environment.exec().start(spec).await?;
     let can_resize = process.resize(7, 33).await?;
-    ensure!(can_resize == environment.harness().await?.is_none_or(|harness| harness.has_process_control()));
+    ensure!(
+        can_resize
+            == environment
+                .harness()
+                .await?
+                .is_none_or(|harness| harness.has_process_control())
+    );
     process.write(b"\n").await?;
     let told = to_the_end(&mut process).await?;
     let size = if can_resize { "7 33\r\n" } else { "24 80\r\n" };

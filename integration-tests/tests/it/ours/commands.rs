@@ -188,7 +188,7 @@ async fn shell_on_a_terminal(site: &Site) -> Result<()> {
     let folder = site.workspace.to_string_lossy().into_owned();
     let command = site
         .access()
-        .command(&site.cx, ["shell", "--cwd", &folder, "-e", "SAID=yes"])?;
+        .command(&site.cx, ["shell", "--cwd", &folder, "--env", "SAID=yes"])?;
     let mut terminal = Terminal::start(&site.cx, "shell", command.env("TERM", "vt100"))?;
     terminal.raw().await?;
     // The terminal there echoes what is typed, so what it shows must be something else.

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 pub use self::frames::{OutputFrame, write_output};
 use super::environment::Shell;
@@ -122,7 +123,7 @@ pub struct ShellSnapshot {
 pub struct StartMetadata {
     /// The conversation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub thread_id: Option<String>,
+    pub thread_id: Option<Uuid>,
     /// The call of a tool in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<String>,

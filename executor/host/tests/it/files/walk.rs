@@ -41,6 +41,8 @@ async fn walks_breadth_first_within_its_limits() {
         fs::write(root.join(name), "").expect("file");
     }
     symlink("..", root.join("dir/up")).expect("cycle");
+    symlink("loop", root.join("loop")).expect("link");
+    symlink("file/x", root.join("through-a-file")).expect("link");
 
     let all = [
         ".hidden/",
@@ -72,7 +74,11 @@ async fn walks_breadth_first_within_its_limits() {
         1,
         "each directory once: {entries:?}"
     );
-    assert_eq!((truncated, problems), (false, 0), "the dangling link is no problem");
+    assert_eq!(
+        (truncated, problems),
+        (false, 0),
+        "links that lead nowhere are no problem"
+    );
 
     let shallow = WalkOptions {
         max_depth: 0,
@@ -105,6 +111,9 @@ async fn walks_breadth_first_within_its_limits() {
         Fault::NotFound,
         "(os error 2)",
     );
+    for nowhere in ["loop", "through-a-file"] {
+        failed(files.walk(root.join(nowhere), options()).await, Fault::Host, "os error");
+    }
     for wrong in [
         WalkOptions {
             max_directories: 0,

@@ -6,12 +6,18 @@ use super::*;
 use crate::endpoint::Program;
 use crate::options::{AUTH_TOKEN, ENVIRONMENT_ID, OptionsError, REGISTRY_URL};
 
-/// Variables, with a home whose file holds `text`.
-fn load(file: Option<&str>, variables: &[(&str, &str)]) -> Result<Environments, HarnessError> {
-    let home = TempDir::new().expect("a folder");
+/// A home with this file.
+fn home(file: Option<&str>) -> TempDir {
+    let home = TempDir::new().unwrap();
     if let Some(text) = file {
-        std::fs::write(home.path().join(FILE_NAME), text).expect("written");
+        std::fs::write(home.path().join(FILE_NAME), text).unwrap();
     }
+    home
+}
+
+/// Loads from these variables and a home with this file.
+fn load(file: Option<&str>, variables: &[(&str, &str)]) -> Result<Environments, HarnessError> {
+    let home = home(file);
     let settings = Settings::from_lookup(|name| match name {
         CODEX_HOME => home.path().to_str().map(ToOwned::to_owned),
         name => {

@@ -194,7 +194,7 @@ pub(super) const CASES: &[Case] = &[
             Reconnect,
             Resume(RESUME),
             Notify("initialized", ""),
-            Call("process/read", r#"{"processId":"c","afterSeq":1}"#),
+            Call("process/read", r#"{"processId":"c","afterSeq":3}"#),
             Shell("touch go"),
             Closed("a"),
             Call("process/write", r#"{"processId":"b","chunk":"eAo=","writeId":"1"}"#),

@@ -153,7 +153,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
 
     /// Gives a direct connection up, too, when a ping stays unanswered or a write blocks, as a relay connection always is.
     #[must_use]
-    pub(crate) fn expecting_pongs(mut self) -> Self {
+    pub fn expecting_pongs(mut self) -> Self {
         self.keepalive = Keepalive::new(Instant::now().into_std());
         self
     }

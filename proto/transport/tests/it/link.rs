@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{SinkExt as _, StreamExt as _};
-use rendezvous_transport::link::{CLOSE_TIMEOUT, Event, Link, LinkError, MAX_BURST, READ_AHEAD, WRITE_LIMIT};
+use rendezvous_transport::link::{CLOSE_TIMEOUT, Dialect, Event, Link, LinkError, MAX_BURST, READ_AHEAD, WRITE_LIMIT};
 use rendezvous_wire::limits::MAX_WS_MESSAGE;
 use tokio::io::DuplexStream;
 use tokio::time::{Instant, sleep};
@@ -100,6 +100,23 @@ async fn a_half_open_peer_is_given_up() {
     let error = link.recv().await.expect_err("silence");
     assert!(matches!(error, LinkError::PongTimeout), "{error:?}");
     assert_eq!(seconds(start), 90);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_half_open_direct_peer_is_given_up_only_where_answers_are_expected() {
+    for expected in [true, false] {
+        let (near, _far) = tokio::io::duplex(1024);
+        let link = Link::server(near, Bytes::new(), Dialect::Direct).await;
+        let mut link = if expected { link.expecting_pongs() } else { link };
+        let start = Instant::now();
+        let ended = tokio::time::timeout(Duration::from_secs(900), link.recv()).await;
+        if expected {
+            assert!(matches!(ended, Ok(Err(LinkError::PongTimeout))), "{ended:?}");
+            assert_eq!(seconds(start), 90);
+        } else {
+            assert!(ended.is_err(), "{ended:?}");
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

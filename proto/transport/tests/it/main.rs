@@ -4,4 +4,5 @@ mod dial;
 mod direct;
 mod link;
 mod registry;
+mod signed;
 mod world;

@@ -7,6 +7,7 @@
 
 mod admission;
 mod event;
+mod reliable;
 mod replay;
 
 use std::collections::{HashMap, VecDeque};
@@ -17,7 +18,7 @@ use rand_core::CryptoRng;
 use rendezvous_wire::frame::{Body, Frame};
 use rendezvous_wire::id::{EnvironmentId, RegistrationId, StreamId};
 use rendezvous_wire::key::PublicKey;
-use rendezvous_wire::limits::{MAX_AUTHORIZATION, MAX_PENDING_VALIDATIONS, MAX_STREAMS};
+use rendezvous_wire::limits::{MAX_AUTHORIZATION, MAX_PENDING_VALIDATIONS};
 use rendezvous_wire::reason;
 use rendezvous_wire::secret::Secret;
 
@@ -29,6 +30,7 @@ use crate::budget::Budget;
 use crate::handshake::{CREDENTIAL_REJECTED, HandshakeError, Paused, Prologue, Responder, SessionKeys};
 use crate::identity::Identity;
 use crate::primitives::hash::sha256;
+use crate::reliable as reliability;
 use crate::stream::{self, SendError, Stream};
 
 /// Refusals that may wait to be sent; further ones are dropped and counted.
@@ -55,6 +57,10 @@ pub struct Acceptor {
     events: VecDeque<Event>,
     counters: Counters,
     last_number: u64,
+    /// What new streams may become.
+    offer: Option<reliability::Config>,
+    /// The newest time that we know.
+    now: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -93,6 +99,8 @@ impl Acceptor {
             events: VecDeque::new(),
             counters: Counters::default(),
             last_number: 0,
+            offer: None,
+            now: None,
         }
     }
 
@@ -106,11 +114,13 @@ impl Acceptor {
 
     /// Takes one frame.
     pub fn handle_frame(&mut self, now: Instant, frame: Frame) {
+        self.now = Some(now);
         match frame.body {
             Body::Handshake { payload } => self.handle_handshake(now, frame.stream_id, &payload),
             Body::Data { .. } => self.handle_data(now, frame),
             Body::Reset { .. } => self.handle_reset(now, frame),
-            Body::Ack | Body::Resume { .. } | Body::Heartbeat => {}
+            Body::Ack | Body::Reattach { .. } => self.handle_reliable(now, frame),
+            Body::Resume { .. } | Body::Heartbeat => {}
         }
     }
 
@@ -128,11 +138,14 @@ impl Acceptor {
         };
         self.slots.remove(&stream_id);
         match verdict {
-            Verdict::Admit if self.active.len() >= MAX_STREAMS => self.refuse(&stream_id),
+            Verdict::Admit if !self.has_place() => self.refuse(&stream_id),
             Verdict::Admit => {
                 let initiator = paused.initiator_key().clone();
                 match paused.accept(rng) {
-                    Ok((answer, keys)) => self.open(stream_id, initiator, answer, &keys),
+                    Ok((answer, keys)) => {
+                        self.make_place();
+                        self.open(stream_id, initiator, answer, &keys);
+                    }
                     Err(_) => self.fail_handshake(now, &stream_id),
                 }
             }
@@ -145,8 +158,10 @@ impl Acceptor {
         }
     }
 
-    /// Tells that time has passed. To be called at [`Self::poll_timeout`].
+    /// Tells that time has passed. To be called at [`Self::poll_timeout`], and, with reliable streams, before what was sent after
+    /// a while is transmitted.
     pub fn handle_timeout(&mut self, now: Instant) {
+        self.now = Some(now);
         let due: Vec<StreamId> = self
             .streams()
             .filter(|stream| stream.poll_timeout().is_some_and(|deadline| deadline <= now))
@@ -200,7 +215,14 @@ impl Acceptor {
             if let Some(Slot::Active { has_turn, .. }) = self.slots.get_mut(&id) {
                 *has_turn = false;
             }
-            if let Some(Some(frame)) = self.with(&id, Stream::poll_transmit) {
+            let now = self.now;
+            let transmit = |stream: &mut Stream| {
+                if let Some(now) = now {
+                    stream.advance(now);
+                }
+                stream.poll_transmit()
+            };
+            if let Some(Some(frame)) = self.with(&id, transmit) {
                 return Some(frame);
             }
         }
@@ -237,10 +259,7 @@ impl Acceptor {
             Some(Slot::Pending(_)) => return self.cancel_and_fail(now, &id),
             None => {}
         }
-        if self.admission.is_paused(now)
-            || self.active.len() >= MAX_STREAMS
-            || self.validations.len() >= MAX_PENDING_VALIDATIONS
-        {
+        if self.admission.is_paused(now) || !self.has_place() || self.validations.len() >= MAX_PENDING_VALIDATIONS {
             return self.refuse(&id);
         }
         let hash = sha256(&[message]);
@@ -349,7 +368,7 @@ impl Acceptor {
     fn open(&mut self, id: StreamId, initiator_key: PublicKey, answer: Vec<u8>, keys: &SessionKeys) {
         let key = StreamKey(self.number());
         self.push_handshake(id.clone(), answer);
-        let stream = Box::new(Stream::accept(id.clone(), keys, &self.budget));
+        let stream = Box::new(Stream::accept_with(id.clone(), keys, &self.budget, self.offer.clone()));
         self.active.insert(key, id.clone());
         self.slots.insert(
             id.clone(),
@@ -403,7 +422,8 @@ impl Acceptor {
                 stream::Event::Message(message) => self.events.push_back(Event::Message { key, message }),
                 stream::Event::Reset { reason } => ended = Ended::Reset(reason),
                 stream::Event::Failed(error) => ended = Ended::Failed(error),
-                stream::Event::Connected => {}
+                stream::Event::Ended { reason } => ended = Ended::There(reason),
+                stream::Event::Connected | stream::Event::Suspended | stream::Event::Resumed | stream::Event::Worn => {}
             }
         }
         if stream.is_closed() {

@@ -27,6 +27,7 @@ pub use responder::{Paused, Responder};
 
 use crate::primitives::hash::{Hash, SecretHash};
 use crate::record::{Opener, Sealer};
+use crate::reliable::{ResumeKey, Role};
 use crate::symmetric::SymmetricState;
 
 /// The payload of message 2 by which an executor says that the registry refused the executor's own credential. A stock
@@ -37,6 +38,8 @@ pub const CREDENTIAL_REJECTED: &[u8] = b"codex-registry-authentication-rejected/
 pub struct SessionKeys {
     sending: SecretHash,
     receiving: SecretHash,
+    exporter: SecretHash,
+    role: Role,
     hash: Hash,
 }
 
@@ -51,20 +54,28 @@ impl SessionKeys {
         (Sealer::new(&self.sending), Opener::new(&self.receiving))
     }
 
+    pub(crate) fn resume_key(&self) -> (Role, ResumeKey) {
+        (self.role, ResumeKey::new(&self.hash, &self.exporter))
+    }
+
     fn initiator(symmetric: SymmetricState) -> Self {
-        let (sending, receiving, hash) = symmetric.split();
+        let ([sending, receiving, exporter], hash) = symmetric.split();
         Self {
             sending,
             receiving,
+            exporter,
+            role: Role::Initiator,
             hash,
         }
     }
 
     fn responder(symmetric: SymmetricState) -> Self {
-        let (receiving, sending, hash) = symmetric.split();
+        let ([receiving, sending, exporter], hash) = symmetric.split();
         Self {
             sending,
             receiving,
+            exporter,
+            role: Role::Responder,
             hash,
         }
     }

@@ -5,6 +5,7 @@
 //!   initiator's authorization is judged.
 //! * [`record`], [`message`], [`reorder`]: sealed records, the byte stream inside them cut into messages, and the window
 //!   in which records may arrive out of order.
+//! * [`reliable`]: streams between two ends of ours that outlive their connections.
 //! * [`stream`]: one stream of either role, frames in and frames out.
 //! * [`acceptor`]: the many streams of one executor connection, with their limits.
 //! * [`budget`]: memory that many streams share.
@@ -19,6 +20,7 @@ pub mod identity;
 pub mod message;
 pub mod primitives;
 pub mod record;
+pub mod reliable;
 pub mod reorder;
 pub mod stream;
 mod symmetric;

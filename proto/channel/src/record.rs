@@ -142,6 +142,18 @@ impl<A: Aead> Opener<A> {
         result
     }
 
+    /// Appends the plaintext of any record of the direction to `buffer`; after an error nothing is appended. The order of
+    /// [`Self::open`] is not touched, and a record that fails poisons nothing: for receivers that ask for it again.
+    ///
+    /// # Errors
+    ///
+    /// The record is too long or not authentic.
+    pub fn open_at(&self, seq: u32, record: &[u8], buffer: &mut Vec<u8>) -> Result<(), RecordError> {
+        let start = buffer.len();
+        self.try_open(seq, record, buffer)
+            .inspect_err(|_| buffer.truncate(start))
+    }
+
     fn try_open(&self, seq: u32, record: &[u8], buffer: &mut Vec<u8>) -> Result<(), RecordError> {
         if record.len() > MAX_RECORD_CIPHERTEXT {
             return Err(RecordError::TooLong(record.len()));

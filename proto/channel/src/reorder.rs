@@ -114,6 +114,16 @@ impl Reorder {
         }
     }
 
+    /// Everything that is held, with its number, in order.
+    pub fn drain(&mut self) -> impl Iterator<Item = (u32, Bytes)> {
+        let next = u32::try_from(self.next).unwrap_or(u32::MAX);
+        self.gap_since = None;
+        // What is taken out is bounded by the window, and the taker's from now on.
+        let _ = self.lease.resize(0);
+        let held = std::mem::take(&mut self.held);
+        (next..).zip(held).filter_map(|(seq, record)| Some((seq, record?)))
+    }
+
     /// When the missing record has to be here.
     pub fn deadline(&self) -> Option<Instant> {
         self.gap_since.map(|since| since + GAP_TIMEOUT)

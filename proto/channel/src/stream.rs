@@ -6,7 +6,10 @@
 //! timeout until they are empty.
 
 mod error;
+mod open;
 mod records;
+mod reliable;
+mod undecided;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -14,7 +17,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use rand_core::CryptoRng;
-use rendezvous_wire::frame::{Body, Frame};
+use rendezvous_wire::frame::{Body, Frame, PROOF_LEN};
 use rendezvous_wire::id::{EnvironmentId, RegistrationId, StreamId};
 use rendezvous_wire::key::PublicKey;
 use rendezvous_wire::limits::{INITIALIZE_TIMEOUT, MAX_MESSAGE};
@@ -22,11 +25,13 @@ use rendezvous_wire::secret::Secret;
 
 pub use error::{Fault, SendError, StreamError};
 
-use self::records::Records;
+use self::open::Open;
+use self::reliable::{Delivered, Reliable};
 use crate::budget::Budget;
 use crate::handshake::{HandshakeError, Initiator, Prologue, SessionKeys};
 use crate::identity::Identity;
 use crate::message::Encoder;
+use crate::reliable::{self as reliability, LINGER, weight};
 
 /// Plaintext that may wait to be sent on one stream before [`Stream::send`] says that it is full. One message may go
 /// beyond it, so that every message can be sent.
@@ -63,6 +68,18 @@ pub enum Event {
     },
     /// The stream ended by our decision.
     Failed(StreamError),
+    /// The connection of a reliable stream is gone, or somebody says so. Nothing is lost: a harness dials again and says
+    /// [`Stream::reconnect`].
+    Suspended,
+    /// A reliable stream goes on where it was.
+    Resumed,
+    /// The peer ended a reliable stream; nothing is missing. The reason is authentic.
+    Ended {
+        /// For people.
+        reason: String,
+    },
+    /// Half of the record numbers of a reliable stream are used up: a harness opens another stream and moves there.
+    Worn,
 }
 
 /// One end of an end-to-end channel.
@@ -73,6 +90,10 @@ pub struct Stream {
     /// At most three frames: resume, handshake, reset.
     control: VecDeque<Bytes>,
     events: VecDeque<Event>,
+    /// What a harness offers until its handshake is done.
+    offer: Option<reliability::Config>,
+    /// The newest time that we know.
+    now: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -82,10 +103,17 @@ enum State {
         deadline: Instant,
         budget: Budget,
     },
-    Open(Box<Records>),
+    Open(Box<Open>),
     /// Sends what waits, then a reset with this reason.
-    Draining(Box<Records>, String),
+    Draining(Box<Open>, Farewell),
     Closed,
+}
+
+#[derive(Debug)]
+struct Farewell {
+    reason: String,
+    /// When a reliable stream waits no longer for the confirmation of its end.
+    until: Option<Instant>,
 }
 
 impl Stream {
@@ -123,6 +151,8 @@ impl Stream {
             id,
             outgoing: Encoder::default(),
             events: VecDeque::new(),
+            offer: None,
+            now: Some(now),
         })
     }
 
@@ -130,13 +160,106 @@ impl Stream {
     ///
     /// Until [`Self::set_initialized`] a message may have [`INITIAL_MESSAGE_LIMIT`] bytes only.
     pub fn accept(id: StreamId, keys: &SessionKeys, budget: &Budget) -> Self {
+        Self::accept_with(id, keys, budget, None)
+    }
+
+    /// As [`Self::accept`]; with an offer, the stream may become reliable: see [`Self::settle`].
+    pub fn accept_with(id: StreamId, keys: &SessionKeys, budget: &Budget, offer: Option<reliability::Config>) -> Self {
         Self {
             id,
-            state: State::Open(Box::new(Records::new(keys, budget, INITIAL_MESSAGE_LIMIT))),
+            state: State::Open(Box::new(Open::new(keys, budget, INITIAL_MESSAGE_LIMIT, offer))),
             outgoing: Encoder::default(),
             control: VecDeque::new(),
             events: VecDeque::new(),
+            offer: None,
+            now: None,
         }
+    }
+
+    /// Lets a stream of a harness become reliable: see [`Self::settle`]. To be called before anything else.
+    #[must_use]
+    pub fn offering(mut self, offer: reliability::Config) -> Self {
+        self.offer = Some(offer);
+        self
+    }
+
+    /// Whether [`Self::settle`] has to be called: nothing behind the first message of each direction passes before. An end
+    /// that is not asked must not name the extension.
+    pub fn is_undecided(&self) -> bool {
+        match &self.state {
+            State::Handshaking { .. } => self.offer.is_some(),
+            State::Open(open) => matches!(**open, Open::Undecided(_)),
+            State::Draining(..) | State::Closed => false,
+        }
+    }
+
+    /// Says whether both ends named the extension in their first messages. A harness calls it when it has read the
+    /// executor's first message, an executor before it sends its own.
+    pub fn settle(&mut self, now: Instant, agreed: bool) {
+        self.advance(now);
+        match std::mem::replace(&mut self.state, State::Closed) {
+            State::Open(open) => {
+                let mut delivered = VecDeque::new();
+                match open.settle(now, agreed, &mut |what| delivered.push_back(what)) {
+                    Ok(open) => {
+                        self.state = State::Open(Box::new(open));
+                        delivered.into_iter().for_each(|what| self.deliver(what));
+                    }
+                    Err(error) => self.fail(error),
+                }
+            }
+            state => self.state = state,
+        }
+    }
+
+    /// Whether the stream outlives its connection.
+    pub fn is_reliable(&self) -> bool {
+        self.reliable().is_some()
+    }
+
+    /// The connection is gone. Says whether the stream outlives that; otherwise it is closed.
+    pub fn suspend(&mut self, now: Instant) -> bool {
+        self.advance(now);
+        let Some(reliable) = self.reliable_mut() else {
+            self.state = State::Closed;
+            return false;
+        };
+        if reliable.ledger.suspend(now) {
+            self.events.push_back(Event::Suspended);
+        }
+        self.control.clear();
+        true
+    }
+
+    /// A harness has a new connection for a suspended stream: a resume is ready to be sent.
+    pub fn reconnect(&mut self, now: Instant) {
+        self.advance(now);
+        if let Some(reliable) = self.reliable_mut() {
+            reliable.ledger.reconnect(now);
+        }
+    }
+
+    /// The application took a message of this length. The peer of a reliable stream may send more then.
+    pub fn taken(&mut self, now: Instant, message: usize) {
+        self.advance(now);
+        if let State::Open(open) | State::Draining(open, _) = &mut self.state {
+            open.taken(now, weight(message));
+        }
+    }
+
+    /// Since when a reliable stream has waited for a resume.
+    pub(crate) fn suspended_since(&self) -> Option<Instant> {
+        self.reliable()?.ledger.suspended_since()
+    }
+
+    /// Ends the stream without a word that could be lost.
+    pub(crate) fn give_up(&mut self, reason: &str) {
+        self.reset(reason);
+    }
+
+    /// Records and resumes of a reliable stream that were not authentic.
+    pub fn forged(&self) -> u64 {
+        self.reliable().map_or(0, |reliable| reliable.forged)
     }
 
     /// The stream's name.
@@ -146,8 +269,8 @@ impl Stream {
 
     /// Lifts the limit on messages to 64 MiB: the peer has shown that it speaks the protocol above.
     pub fn set_initialized(&mut self) {
-        if let State::Open(records) = &mut self.state {
-            records.set_message_limit(MAX_MESSAGE);
+        if let State::Open(open) = &mut self.state {
+            open.set_message_limit(MAX_MESSAGE);
         }
     }
 
@@ -160,35 +283,54 @@ impl Stream {
         match Frame::decode_for(&self.id, message) {
             Ok(Some(frame)) => self.handle_frame(now, frame),
             Ok(None) => {}
+            // On a reliable stream it is one more frame that was lost.
+            Err(_) if self.is_reliable() => {}
             Err(error) => self.fail(error.into()),
         }
     }
 
-    /// Takes one frame. Frames of other streams, resumes, acknowledgements and heartbeats are skipped.
+    /// Takes one frame. Frames of other streams and heartbeats are skipped, and, unless the stream is reliable, resumes and
+    /// acknowledgements.
     pub fn handle_frame(&mut self, now: Instant, frame: Frame) {
         if frame.stream_id != self.id {
             return;
         }
+        self.advance(now);
+        if let Body::Data { .. } | Body::Ack = frame.body
+            && let Some(reliable) = self.reliable_mut()
+        {
+            reliable.ledger.hint(now, frame.ack, frame.ack_bits);
+        }
         match frame.body {
             Body::Handshake { payload } => self.handle_handshake(&payload),
             Body::Data { seq, payload } => self.handle_data(now, seq, payload),
-            Body::Reset { reason } => self.handle_reset(reason),
+            Body::Reset { reason } => self.handle_reset(now, reason),
+            Body::Reattach { next_seq, epoch, proof } => self.handle_reattach(now, epoch, next_seq, &proof),
             Body::Ack | Body::Resume { .. } | Body::Heartbeat => {}
         }
     }
 
-    /// Tells that time has passed. To be called at [`Self::poll_timeout`].
+    /// Tells that time has passed. To be called at [`Self::poll_timeout`], and, with a reliable stream, before what was sent
+    /// after a while is transmitted: it measures times.
     pub fn handle_timeout(&mut self, now: Instant) {
+        self.advance(now);
         if self.poll_timeout().is_none_or(|deadline| now < deadline) {
             return;
         }
-        match &self.state {
-            State::Handshaking { .. } => self.fail(StreamError::HandshakeTimeout),
-            State::Open(records) => {
-                let missing = records.missing();
-                self.fail(StreamError::Gap(missing));
+        let mut delivered = VecDeque::new();
+        let result = match &mut self.state {
+            State::Handshaking { .. } => Err(StreamError::HandshakeTimeout),
+            State::Draining(_, farewell) if farewell.until.is_some_and(|until| until <= now) => {
+                let reason = std::mem::take(&mut farewell.reason);
+                return self.reset(&reason);
             }
-            State::Draining(..) | State::Closed => {}
+            State::Open(open) => open.handle_timeout(now, &mut |what| delivered.push_back(what)),
+            State::Draining(open, _) => open.handle_timeout(now, &mut |_| ()),
+            State::Closed => Ok(()),
+        };
+        delivered.into_iter().for_each(|what| self.deliver(what));
+        if let Err(error) = result {
+            self.fail(error);
         }
     }
 
@@ -213,15 +355,24 @@ impl Stream {
     /// Ends the stream once everything queued is sent; what arrives from now on is dropped.
     pub fn close(&mut self, reason: &str) {
         match std::mem::replace(&mut self.state, State::Closed) {
-            State::Open(records) => self.state = State::Draining(records, reason.to_owned()),
+            State::Open(open) => {
+                let farewell = Farewell {
+                    reason: reason.to_owned(),
+                    until: self.now.filter(|_| open.reliable().is_some()).map(|now| now + LINGER),
+                };
+                self.state = State::Draining(open, farewell);
+            }
             State::Handshaking { .. } => self.reset(reason),
             state => self.state = state,
         }
     }
 
-    /// Ends the stream at once; what is queued is dropped.
+    /// Ends the stream at once; what is queued is dropped. A reliable stream still tells its peer, or it would wait.
     pub fn abort(&mut self, reason: &str) {
-        if !self.is_closed() {
+        if self.is_reliable() {
+            self.outgoing.clear();
+            self.close(reason);
+        } else if !self.is_closed() {
             self.reset(reason);
         }
     }
@@ -234,9 +385,9 @@ impl Stream {
     /// Whether [`Self::poll_transmit`] would give a frame.
     pub fn wants_transmit(&self) -> bool {
         !self.control.is_empty()
-            || match self.state {
-                State::Open(_) => self.outgoing.queued() > 0,
-                State::Draining(..) => true,
+            || match &self.state {
+                State::Open(open) => open.wants_transmit(&self.outgoing, false),
+                State::Draining(open, _) => open.wants_transmit(&self.outgoing, true),
                 State::Handshaking { .. } | State::Closed => false,
             }
     }
@@ -246,14 +397,18 @@ impl Stream {
         if let Some(frame) = self.control.pop_front() {
             return Some(frame);
         }
-        let (State::Open(records) | State::Draining(records, _)) = &mut self.state else {
-            return None;
+        let (open, farewell) = match &mut self.state {
+            State::Open(open) => (open, None),
+            State::Draining(open, farewell) => (open, Some(&*farewell.reason)),
+            State::Handshaking { .. } | State::Closed => return None,
         };
-        match records.seal(&self.id, &mut self.outgoing) {
+        match open.transmit(self.now, &self.id, &mut self.outgoing, farewell) {
             Ok(Some(frame)) => return Some(frame),
             Ok(None) => {
-                if let State::Draining(_, reason) = &self.state {
-                    let reason = reason.clone();
+                if let State::Draining(open, farewell) = &mut self.state
+                    && open.is_finished()
+                {
+                    let reason = std::mem::take(&mut farewell.reason);
                     self.reset(&reason);
                 }
             }
@@ -271,8 +426,12 @@ impl Stream {
     pub fn poll_timeout(&self) -> Option<Instant> {
         match &self.state {
             State::Handshaking { deadline, .. } => Some(*deadline),
-            State::Open(records) => records.deadline(),
-            State::Draining(..) | State::Closed => None,
+            State::Open(open) => open.deadline(),
+            State::Draining(open, farewell) => {
+                let deadline = open.reliable().and_then(Reliable::deadline);
+                [farewell.until, deadline].into_iter().flatten().min()
+            }
+            State::Closed => None,
         }
     }
 
@@ -280,38 +439,113 @@ impl Stream {
         match std::mem::replace(&mut self.state, State::Closed) {
             State::Handshaking { initiator, budget, .. } => match initiator.finish(message) {
                 Ok(keys) => {
-                    self.state = State::Open(Box::new(Records::new(&keys, &budget, MAX_MESSAGE)));
+                    let offer = self.offer.take();
+                    self.state = State::Open(Box::new(Open::new(&keys, &budget, MAX_MESSAGE, offer)));
                     self.events.push_back(Event::Connected);
                 }
                 Err(error) => self.fail(error.into()),
             },
-            State::Open(_) => self.fail(StreamError::SecondHandshake),
-            state @ (State::Draining(..) | State::Closed) => self.state = state,
+            State::Open(open) if open.reliable().is_none() => self.fail(StreamError::SecondHandshake),
+            state => self.state = state,
         }
     }
 
     fn handle_data(&mut self, now: Instant, seq: u32, ciphertext: Bytes) {
+        let mut end = None;
         let result = match &mut self.state {
-            State::Open(records) => {
+            State::Open(open) => {
                 let events = &mut self.events;
-                records.receive(now, seq, ciphertext, |message| {
-                    events.push_back(Event::Message(message))
+                open.receive(now, seq, ciphertext, &mut |what| match what {
+                    Delivered::Message(message) => events.push_back(Event::Message(message)),
+                    Delivered::End(reason) => end = Some(reason),
                 })
+            }
+            State::Draining(open, _) if open.reliable().is_some() => {
+                // It goes nowhere, but the peer's confirmations are in it.
+                let mut weights = 0;
+                let result = open.receive(now, seq, ciphertext, &mut |what| match what {
+                    Delivered::Message(message) => weights += weight(message.len()),
+                    Delivered::End(reason) => end = Some(reason),
+                });
+                open.taken(now, weights);
+                result
             }
             State::Handshaking { .. } => Err(StreamError::EarlyRecord),
             State::Draining(..) | State::Closed => Ok(()),
         };
-        if let Err(error) = result {
-            self.fail(error);
+        match result {
+            Err(error) => self.fail(error),
+            Ok(()) => {
+                if let Some(reason) = end {
+                    self.end(reason);
+                }
+                if self
+                    .reliable_mut()
+                    .is_some_and(|reliable| reliable.ledger.poll_renewal())
+                {
+                    self.events.push_back(Event::Worn);
+                }
+            }
         }
     }
 
-    fn handle_reset(&mut self, reason: String) {
-        if !self.is_closed() {
+    fn handle_reattach(&mut self, now: Instant, epoch: u64, next_seq: u32, proof: &[u8; PROOF_LEN]) {
+        let (State::Open(open) | State::Draining(open, _)) = &mut self.state else {
+            return;
+        };
+        let Some(reliable) = open.reliable_mut() else { return };
+        match reliable.resume(now, &self.id, epoch, next_seq, proof) {
+            Ok(true) => self.events.push_back(Event::Resumed),
+            Ok(false) => {}
+            Err(error) => self.fail(error),
+        }
+    }
+
+    fn handle_reset(&mut self, now: Instant, reason: String) {
+        if self.is_reliable() {
+            self.suspend(now);
+        } else if !self.is_closed() {
             self.state = State::Closed;
             self.control.clear();
             self.outgoing.clear();
             self.events.push_back(Event::Reset { reason });
+        }
+    }
+
+    fn deliver(&mut self, what: Delivered) {
+        match what {
+            Delivered::Message(message) => self.events.push_back(Event::Message(message)),
+            Delivered::End(reason) => self.end(reason),
+        }
+    }
+
+    /// The peer said that nothing follows. It waits for a word that we know.
+    fn end(&mut self, reason: String) {
+        let id = self.id.clone();
+        let last = self.reliable_mut().map(|reliable| reliable.ack_frame(&id));
+        self.state = State::Closed;
+        self.outgoing.clear();
+        self.control.clear();
+        self.control.extend(last);
+        self.events.push_back(Event::Ended { reason });
+    }
+
+    /// Tells what time it is, and nothing else.
+    pub(crate) fn advance(&mut self, now: Instant) {
+        self.now = Some(self.now.map_or(now, |known| known.max(now)));
+    }
+
+    fn reliable(&self) -> Option<&Reliable> {
+        match &self.state {
+            State::Open(open) | State::Draining(open, _) => open.reliable(),
+            State::Handshaking { .. } | State::Closed => None,
+        }
+    }
+
+    fn reliable_mut(&mut self) -> Option<&mut Reliable> {
+        match &mut self.state {
+            State::Open(open) | State::Draining(open, _) => open.reliable_mut(),
+            State::Handshaking { .. } | State::Closed => None,
         }
     }
 
@@ -345,6 +579,10 @@ impl fmt::Debug for Event {
             Self::Message(message) => write!(f, "Message({} bytes)", message.len()),
             Self::Reset { reason } => f.debug_struct("Reset").field("reason", reason).finish(),
             Self::Failed(error) => f.debug_tuple("Failed").field(error).finish(),
+            Self::Suspended => f.write_str("Suspended"),
+            Self::Resumed => f.write_str("Resumed"),
+            Self::Ended { reason } => f.debug_struct("Ended").field("reason", reason).finish(),
+            Self::Worn => f.write_str("Worn"),
         }
     }
 }

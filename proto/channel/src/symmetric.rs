@@ -84,10 +84,10 @@ impl SymmetricState {
         Ok(Zeroizing::new(plaintext))
     }
 
-    /// The keys from initiator to responder and back, and the hash of the whole handshake.
-    pub(crate) fn split(self) -> (SecretHash, SecretHash, Hash) {
-        let [forward, back] = hkdf(&self.chaining_key, &[]);
-        (forward, back, self.hash)
+    /// The keys from initiator to responder and back, a third secret of the same derivation, and the hash of the whole
+    /// handshake.
+    pub(crate) fn split(self) -> ([SecretHash; 3], Hash) {
+        (hkdf(&self.chaining_key, &[]), self.hash)
     }
 
     #[cfg(test)]

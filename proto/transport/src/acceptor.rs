@@ -259,7 +259,8 @@ where
                     if let Some(outlet) = self.outlets.remove(&key) {
                         outlet.end(match ended {
                             Ended::Here => StreamEnd::Closed,
-                            Ended::Reset(reason) => StreamEnd::Reset(reason),
+                            Ended::Reset(reason) | Ended::There(reason) => StreamEnd::Reset(reason),
+                            Ended::Disconnected => StreamEnd::Stopped,
                             Ended::Failed(error) => {
                                 tracing::debug!(%error, "stream failed");
                                 error.into()

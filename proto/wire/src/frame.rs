@@ -13,6 +13,9 @@ use prost::Message as _;
 use crate::id::StreamId;
 use crate::limits::{FRAME_VERSION, MAX_RESET_REASON};
 
+/// Length of the proof in a [`Body::Reattach`].
+pub const PROOF_LEN: usize = 32;
+
 /// The generated protobuf messages, without any validation.
 pub mod proto {
     #![allow(missing_docs, unreachable_pub, clippy::allow_attributes)]
@@ -50,6 +53,16 @@ pub enum Body {
     Resume {
         /// The first `seq` that the sender has not received.
         next_seq: u32,
+    },
+    /// An end proves itself on another connection. Only ends that agreed on it inside their channel send it; to all others
+    /// it is a resume.
+    Reattach {
+        /// The first `seq` that the sender has not received.
+        next_seq: u32,
+        /// Greater than in any earlier one of the stream.
+        epoch: u64,
+        /// Says that the sender holds the stream's keys.
+        proof: [u8; PROOF_LEN],
     },
     /// The stream is over.
     Reset {
@@ -205,8 +218,15 @@ impl TryFrom<proto::RelayMessageFrame> for Frame {
                 }
             }
             Raw::AckFrame(_) => Body::Ack,
-            Raw::Resume(resume) => Body::Resume {
-                next_seq: resume.next_seq,
+            Raw::Resume(resume) => match <[u8; PROOF_LEN]>::try_from(&*resume.proof) {
+                Ok(proof) => Body::Reattach {
+                    next_seq: resume.next_seq,
+                    epoch: resume.epoch,
+                    proof,
+                },
+                Err(_) => Body::Resume {
+                    next_seq: resume.next_seq,
+                },
             },
             Raw::Reset(reset) => {
                 if reset.reason.trim().is_empty() {
@@ -251,7 +271,15 @@ impl From<Frame> for proto::RelayMessageFrame {
                 payload,
             }),
             Body::Ack => Raw::AckFrame(proto::RelayAck {}),
-            Body::Resume { next_seq } => Raw::Resume(proto::RelayResume { next_seq }),
+            Body::Resume { next_seq } => Raw::Resume(proto::RelayResume {
+                next_seq,
+                ..Default::default()
+            }),
+            Body::Reattach { next_seq, epoch, proof } => Raw::Resume(proto::RelayResume {
+                next_seq,
+                epoch,
+                proof: Bytes::copy_from_slice(&proof),
+            }),
             Body::Reset { reason } => Raw::Reset(proto::RelayReset { reason }),
             Body::Heartbeat => Raw::Heartbeat(proto::RelayHeartbeat {}),
             Body::Handshake { payload } => Raw::Handshake(proto::RelayHandshake { payload }),

@@ -113,7 +113,7 @@ impl Gate {
                 Ok(Verdict::Handshake)
             }
             Body::Reset { .. } => Ok(Verdict::End),
-            Body::Resume { .. } | Body::Ack | Body::Heartbeat => Ok(Verdict::Pass),
+            Body::Resume { .. } | Body::Reattach { .. } | Body::Ack | Body::Heartbeat => Ok(Verdict::Pass),
         }
     }
 }

@@ -31,7 +31,7 @@ fn kind(body: &Body) -> Kind {
     match body {
         Body::Data { .. } => Kind::Data,
         Body::Ack => Kind::Ack,
-        Body::Resume { .. } => Kind::Resume,
+        Body::Resume { .. } | Body::Reattach { .. } => Kind::Resume,
         Body::Reset { .. } => Kind::Reset,
         Body::Heartbeat => Kind::Heartbeat,
         Body::Handshake { .. } => Kind::Handshake,

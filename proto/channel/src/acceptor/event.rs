@@ -75,6 +75,10 @@ pub enum Ended {
     Reset(String),
     /// It broke.
     Failed(StreamError),
+    /// The peer ended it, and everything that it sent is here. The reason is authentic.
+    There(String),
+    /// The connection is gone, and the stream cannot outlive it.
+    Disconnected,
 }
 
 /// What was refused on a connection so far. All of it is the peers' doing.

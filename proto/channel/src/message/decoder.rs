@@ -15,7 +15,7 @@ const MAX_STEP: usize = 16 * 1024 * 1024;
 ///
 /// The plaintexts are one stream of bytes: a record may hold several messages, and a prefix may be split. A prefix is
 /// judged as soon as it is complete, and what it claims reserves nothing: an unfinished message occupies what has arrived
-/// of it and one bounded step more, charged to the [`Budget`]. A decoder that gave an error must not be used again.
+/// of it and one bounded step more, charged to the [`Budget`]. A decoder that gave an error of its own must not be used again.
 pub struct Decoder {
     /// The beginning of one message, prefix included; never a whole one.
     partial: Vec<u8>,
@@ -86,6 +86,24 @@ impl Decoder {
             Ok(())
         };
         self.push(plaintext.len(), append, sink)
+    }
+
+    /// Makes sure that [`Self::push`] of `len` bytes finds the budget that it needs. Nothing else changes.
+    ///
+    /// # Errors
+    ///
+    /// The budget is used up, or what has arrived is no beginning of a message.
+    pub fn prepare(&mut self, len: usize) -> Result<(), MessageError> {
+        if self.partial.is_empty() {
+            Ok(self.lease.resize(self.partial.capacity().max(len))?)
+        } else {
+            self.reserve(len)
+        }
+    }
+
+    /// Whether a message has begun and is not whole.
+    pub fn is_within_message(&self) -> bool {
+        !self.partial.is_empty()
     }
 
     /// Bytes that the unfinished message occupies.

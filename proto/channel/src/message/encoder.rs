@@ -40,13 +40,29 @@ impl Encoder {
 
     /// Length of the next record's plaintext; `None` if nothing waits.
     pub fn record_len(&self) -> Option<usize> {
+        self.piece_len(MAX_RECORD_PLAINTEXT)
+    }
+
+    /// Length of the next piece of at most `limit` bytes; `None` if nothing waits. The first piece of a message must have
+    /// room for its prefix.
+    pub fn piece_len(&self, limit: usize) -> Option<usize> {
         let message = self.queue.front()?;
-        Some((message.len() + MESSAGE_PREFIX_LEN - self.written).min(MAX_RECORD_PLAINTEXT))
+        Some((message.len() + MESSAGE_PREFIX_LEN - self.written).min(limit))
+    }
+
+    /// Whether the next piece begins a message.
+    pub fn is_between_messages(&self) -> bool {
+        self.written == 0
     }
 
     /// Appends the next record's plaintext, [`Self::record_len`] bytes.
     pub fn write_record(&mut self, buffer: &mut BytesMut) {
-        let (Some(len), Some(message)) = (self.record_len(), self.queue.front()) else {
+        self.write_piece(MAX_RECORD_PLAINTEXT, buffer);
+    }
+
+    /// Appends the next piece, [`Self::piece_len`] bytes.
+    pub fn write_piece(&mut self, limit: usize, buffer: &mut BytesMut) {
+        let (Some(len), Some(message)) = (self.piece_len(limit), self.queue.front()) else {
             return;
         };
         let body = if self.written == 0 {

@@ -28,6 +28,15 @@ pub(crate) fn hkdf<const N: usize>(chaining_key: &Hash, input: &[u8]) -> [Secret
     secret
 }
 
+/// One output of 32 bytes for a purpose that `label` names.
+pub(crate) fn hkdf_labelled(salt: &Hash, secret: &[u8], label: &[u8]) -> SecretHash {
+    let mut output = Zeroizing::new([0; HASH_LEN]);
+    Hkdf::<Sha256>::new(Some(salt), secret)
+        .expand(label, output.as_mut_slice())
+        .expect("one hash is below the limit of 255");
+    output
+}
+
 #[cfg(test)]
 mod tests {
     use hmac::{Hmac, KeyInit as _, Mac as _};

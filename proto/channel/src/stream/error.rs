@@ -6,6 +6,7 @@ use crate::budget::BudgetExhausted;
 use crate::handshake::HandshakeError;
 use crate::message::MessageError;
 use crate::record::RecordError;
+use crate::reliable::ReliableError;
 use crate::reorder::ReorderError;
 
 /// Whose fault an error is.
@@ -54,6 +55,9 @@ pub enum StreamError {
     /// Unfinished messages and early records fill our memory budget.
     #[error(transparent)]
     Budget(BudgetExhausted),
+    /// A reliable stream could not be kept.
+    #[error(transparent)]
+    Reliable(#[from] ReliableError),
 }
 
 impl StreamError {
@@ -63,6 +67,7 @@ impl StreamError {
             Self::Handshake(HandshakeError::PayloadTooLong { .. } | HandshakeError::NoReason) => Fault::Local,
             Self::HandshakeTimeout | Self::Gap(_) => Fault::Path,
             Self::Record(RecordError::Exhausted) | Self::Budget(_) => Fault::Local,
+            Self::Reliable(error) => error.fault(),
             _ => Fault::Peer,
         }
     }
@@ -79,7 +84,7 @@ impl StreamError {
     pub fn reset_reason(&self) -> &'static str {
         match self {
             Self::Gap(_) => reason::RECORD_GAP,
-            Self::Budget(_) => reason::BACKPRESSURE,
+            Self::Budget(_) | Self::Reliable(ReliableError::NoMemory) => reason::BACKPRESSURE,
             _ => reason::PROTOCOL_ERROR,
         }
     }

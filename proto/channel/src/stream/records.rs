@@ -15,10 +15,17 @@ use crate::reorder::{Inserted, Reorder};
 /// Both directions of an open stream: data frames to messages, messages to data frames.
 #[derive(Debug)]
 pub(super) struct Records {
-    sealer: Sealer,
-    opener: Opener,
-    reorder: Reorder,
-    decoder: Decoder,
+    pub(super) sealer: Sealer,
+    pub(super) opener: Opener,
+    pub(super) reorder: Reorder,
+    pub(super) decoder: Decoder,
+}
+
+/// Whether reading goes on behind a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flow {
+    Continue,
+    Pause,
 }
 
 impl Records {
@@ -42,32 +49,47 @@ impl Records {
         now: Instant,
         seq: u32,
         ciphertext: Bytes,
-        mut sink: impl FnMut(Bytes),
+        sink: impl FnMut(Bytes) -> Flow,
     ) -> Result<(), StreamError> {
-        let Inserted::Next(mut record) = self.reorder.insert(now, seq, ciphertext)? else {
+        let Inserted::Next(record) = self.reorder.insert(now, seq, ciphertext)? else {
             return Ok(());
         };
-        loop {
+        self.read(now, Some(record), sink)
+    }
+
+    /// Reads what came early and is in order now, behind a pause.
+    pub(super) fn proceed(&mut self, now: Instant, sink: impl FnMut(Bytes) -> Flow) -> Result<(), StreamError> {
+        let first = self.reorder.pop(now);
+        self.read(now, first, sink)
+    }
+
+    fn read(
+        &mut self,
+        now: Instant,
+        mut next: Option<Bytes>,
+        mut sink: impl FnMut(Bytes) -> Flow,
+    ) -> Result<(), StreamError> {
+        let mut flow = Flow::Continue;
+        while flow == Flow::Continue
+            && let Some(record) = next
+        {
             let append = |buffer: &mut Vec<u8>| self.opener.open(&record, buffer).map_err(StreamError::from);
-            self.decoder.push(record.len(), append, &mut sink)?;
-            match self.reorder.pop(now) {
-                Some(next) => record = next,
-                None => return Ok(()),
-            }
+            self.decoder.push(record.len(), append, |message| {
+                if sink(message) == Flow::Pause {
+                    flow = Flow::Pause;
+                }
+            })?;
+            next = match flow {
+                Flow::Continue => self.reorder.pop(now),
+                Flow::Pause => None,
+            };
         }
+        Ok(())
     }
 
     /// Seals the next record of `outgoing` inside its frame.
     pub(super) fn seal(&mut self, id: &StreamId, outgoing: &mut Encoder) -> Result<Option<Bytes>, RecordError> {
-        let Some(len) = outgoing.record_len() else {
-            return Ok(None);
-        };
-        let mut frame = BytesMut::new();
-        put_head(&mut frame, id, self.sealer.next_seq()?, len + TAG_LEN);
-        let start = frame.len();
-        outgoing.write_record(&mut frame);
-        self.sealer.seal(&mut frame, start)?;
-        Ok(Some(frame.freeze()))
+        seal_stock(&mut self.sealer, id, outgoing)
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {
@@ -77,4 +99,21 @@ impl Records {
     pub(super) fn missing(&self) -> u64 {
         self.reorder.next()
     }
+}
+
+/// Seals the next record of `outgoing` inside its frame, as stock peers do.
+pub(super) fn seal_stock(
+    sealer: &mut Sealer,
+    id: &StreamId,
+    outgoing: &mut Encoder,
+) -> Result<Option<Bytes>, RecordError> {
+    let Some(len) = outgoing.record_len() else {
+        return Ok(None);
+    };
+    let mut frame = BytesMut::new();
+    put_head(&mut frame, id, sealer.next_seq()?, len + TAG_LEN);
+    let start = frame.len();
+    outgoing.write_record(&mut frame);
+    sealer.seal(&mut frame, start)?;
+    Ok(Some(frame.freeze()))
 }

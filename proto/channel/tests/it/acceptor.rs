@@ -2,6 +2,7 @@
 
 mod admission;
 mod receiving;
+mod reliable;
 mod sending;
 
 use std::time::{Duration, Instant};

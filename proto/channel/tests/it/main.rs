@@ -7,6 +7,7 @@
 
 mod acceptor;
 mod interop;
+mod reliable;
 mod simulation;
 mod stream;
 mod support;

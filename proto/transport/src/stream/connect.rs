@@ -75,7 +75,7 @@ where
             Some(Event::Connected) => return Ok(()),
             Some(Event::Reset { reason }) => return Err(StreamEnd::Reset(reason)),
             Some(Event::Failed(error)) => return Err(error.into()),
-            Some(Event::Message(_)) | None => {}
+            Some(_) | None => {}
         }
         tokio::select! {
             event = link.next() => match event? {
@@ -163,7 +163,8 @@ where
                     Event::Message(message) => self.outlet.put(message),
                     Event::Reset { reason } => end = StreamEnd::Reset(reason),
                     Event::Failed(error) => end = error.into(),
-                    Event::Connected => {}
+                    Event::Connected | Event::Suspended | Event::Resumed | Event::Worn => {}
+                    Event::Ended { reason } => end = StreamEnd::Reset(reason),
                 }
             }
             send(&mut self.link, &mut self.stream)?;

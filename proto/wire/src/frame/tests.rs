@@ -30,6 +30,35 @@ fn resume_is_the_42_bytes_that_stock_peers_send() {
 }
 
 #[test]
+fn to_a_stock_peer_a_reattachment_is_a_resume() {
+    let proof = [7; 32];
+    let body = Body::Reattach {
+        next_seq: 5,
+        epoch: 300,
+        proof,
+    };
+    let frame = Frame::new(stream(), body.clone()).to_bytes();
+    // Fields 1, 1000 and 1001 of body 7.
+    let expected = [
+        &[0x08, 1, 0x12, 36],
+        STREAM.as_bytes(),
+        &[0x3a, 41, 0x08, 5, 0xc0, 0x3e, 0xac, 0x02, 0xca, 0x3e, 32],
+        &proof,
+    ]
+    .concat();
+    assert_eq!(frame, expected);
+    assert_eq!(route(&frame).map(|route| route.kind), Ok(Some(Kind::Resume)));
+    assert_eq!(Frame::decode(frame).map(|frame| frame.body), Ok(body));
+    let short = proto::RelayResume {
+        next_seq: 5,
+        epoch: 300,
+        proof: Bytes::from_static(&[7; 31]),
+    };
+    let frame = Frame::try_from(raw(Some(proto::relay_message_frame::Body::Resume(short))));
+    assert_eq!(frame.map(|frame| frame.body), Ok(Body::Resume { next_seq: 5 }));
+}
+
+#[test]
 fn first_record_omits_seq_and_names_one_segment() {
     let body = Body::Data {
         seq: 0,
@@ -57,6 +86,21 @@ fn head_and_payload_equal_the_encoded_frame() {
             let frame = Frame::new(stream(), Body::Data { seq, payload });
             assert_eq!(buffer.freeze(), frame.to_bytes(), "seq {seq}, {len} bytes");
         }
+    }
+    for (ack, ack_bits) in [(0, 5), (128, 0), (u32::MAX, u32::MAX)] {
+        let payload = Bytes::from_static(b"record");
+        let mut buffer = BytesMut::new();
+        data::put_head_with_ack(&mut buffer, &stream(), (ack, ack_bits), 7, payload.len());
+        let reserved = buffer.capacity();
+        buffer.extend_from_slice(&payload);
+        assert_eq!(buffer.capacity(), reserved);
+        let body = Body::Data { seq: 7, payload };
+        let frame = Frame {
+            ack,
+            ack_bits,
+            ..Frame::new(stream(), body)
+        };
+        assert_eq!(buffer.freeze(), frame.to_bytes());
     }
 }
 
@@ -243,6 +287,7 @@ fn any_frame() -> impl Strategy<Value = Frame> {
         (any::<u32>(), payload()).prop_map(|(seq, payload)| Body::Data { seq, payload }),
         Just(Body::Ack),
         any::<u32>().prop_map(|next_seq| Body::Resume { next_seq }),
+        any::<(u32, u64, [u8; 32])>().prop_map(|(next_seq, epoch, proof)| Body::Reattach { next_seq, epoch, proof }),
         "[a-z_]{1,40}".prop_map(|reason| Body::Reset { reason }),
         Just(Body::Heartbeat),
         payload().prop_map(|payload| Body::Handshake { payload }),

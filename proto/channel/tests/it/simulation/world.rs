@@ -232,7 +232,11 @@ impl World {
     fn listen(&mut self) {
         while let Some(event) = self.harness.poll_event() {
             match event {
-                stream::Event::Connected => {}
+                stream::Event::Connected
+                | stream::Event::Suspended
+                | stream::Event::Resumed
+                | stream::Event::Ended { .. }
+                | stream::Event::Worn => {}
                 stream::Event::Message(message) => self.at_harness.hear(&message),
                 stream::Event::Reset { reason } => self.at_harness.ended = Some(format!("reset: {reason}")),
                 stream::Event::Failed(error) => self.at_harness.ended = Some(error.to_string()),

@@ -16,7 +16,7 @@
 //! | a resume sends again | behind it, everything that is not confirmed is sent again |
 //! | limits grow | the credit of an end is the greatest that it was told |
 //! | buffers are bounded | what an application has not taken is never more than the window |
-//! | it heals | from here, if nothing more goes wrong, everything arrives |
+//! | it heals | from here, if nothing more goes wrong, everything arrives within 40 s |
 //!
 //! Each [`Mutant`] switches one rule off, and has to be noticed.
 

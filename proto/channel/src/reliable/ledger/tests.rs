@@ -63,15 +63,15 @@ fn a_question_is_answered_at_once() {
 fn records_without_a_piece_are_bounded() {
     let now = Instant::now();
     let mut ledger = ledger(now, Role::Responder, 0, 0);
-    for seq in 0..MAX_UNCONFIRMED_CONTROLS as u32 {
+    for (seq, number) in (0..MAX_UNCONFIRMED_CONTROLS).zip(0..) {
         ledger.acks.confirm_now();
         assert_eq!(ledger.wants_control(), Some(Kind::Piece));
         ledger.sent(now, Bytes::new(), Kind::Piece, 0);
-        if (seq + 1) % MAX_CONTROLS as u32 == 0 {
+        if (seq + 1) % MAX_CONTROLS == 0 {
             // No more are on their way than this.
             ledger.acks.confirm_now();
             assert_eq!(ledger.wants_control(), None);
-            ledger.hint(now, seq, 0);
+            ledger.hint(now, number, 0);
         }
     }
     assert_eq!(ledger.wants_control(), Some(Kind::Question));

@@ -36,7 +36,7 @@ fn expect_well(pair: &mut Pair) {
 fn who_knows_only_the_stream_id_gets_nothing() {
     let mut pair = Pair::open(1);
     pair.executor.send(Bytes::from_static(b"secret")).unwrap();
-    pair.from_executor();
+    pair.executor_sends();
     pair.cut();
     pair.take_at_executor();
     for proof in [[0; 32], [0xff; 32]] {
@@ -46,18 +46,18 @@ fn who_knows_only_the_stream_id_gets_nothing() {
                 epoch: 1,
                 proof,
             };
-            pair.to_executor(&[frame(body)]);
+            pair.executor_gets(&[frame(body)]);
         }
     }
-    pair.to_executor(&[frame(Body::Resume { next_seq: 0 }), ack(5, 5)]);
+    pair.executor_gets(&[frame(Body::Resume { next_seq: 0 }), ack(5, 5)]);
     let payload = Bytes::from_static(&[9; 4000]);
-    pair.to_executor(&[frame(Body::Handshake {
+    pair.executor_gets(&[frame(Body::Handshake {
         payload: payload.clone(),
     })]);
-    pair.to_executor(&[frame(Body::Data { seq: 1, payload })]);
-    pair.to_executor(&[Bytes::from_static(b"no frame")]);
+    pair.executor_gets(&[frame(Body::Data { seq: 1, payload })]);
+    pair.executor_gets(&[Bytes::from_static(b"no frame")]);
     pair.now += Duration::from_secs(20);
-    assert!(pair.from_executor().is_empty() && events(&mut pair.executor).is_empty());
+    assert!(pair.executor_sends().is_empty() && events(&mut pair.executor).is_empty());
     assert_eq!(pair.executor.forged(), 9);
     pair.harness.reconnect(pair.now);
     pair.pass(Duration::from_secs(2));
@@ -71,21 +71,21 @@ fn a_resume_is_taken_once_and_by_the_other_end_only() {
     let mut pair = Pair::open(2);
     pair.cut();
     pair.harness.reconnect(pair.now);
-    let first = pair.from_harness();
-    pair.to_executor(&first);
-    let answer = pair.from_executor();
-    pair.to_harness(&answer);
+    let first = pair.harness_sends();
+    pair.executor_gets(&first);
+    let answer = pair.executor_sends();
+    pair.harness_gets(&answer);
     pair.cut();
     pair.take_at_harness();
     pair.take_at_executor();
     // Replayed, reflected, and the old answer to a new question.
-    pair.to_executor(&first);
-    pair.to_executor(&answer[..1]);
-    pair.to_harness(&first);
+    pair.executor_gets(&first);
+    pair.executor_gets(&answer[..1]);
+    pair.harness_gets(&first);
     pair.harness.reconnect(pair.now);
-    pair.to_harness(&answer);
+    pair.harness_gets(&answer);
     assert!(events(&mut pair.executor).is_empty() && events(&mut pair.harness).is_empty());
-    assert!(pair.from_executor().is_empty());
+    assert!(pair.executor_sends().is_empty());
     expect_well(&mut pair);
 }
 
@@ -95,15 +95,15 @@ fn a_changed_resume_is_refused() {
     pair.cut();
     pair.take_at_executor();
     pair.harness.reconnect(pair.now);
-    let resume = pair.from_harness().remove(0);
+    let resume = pair.harness_sends().remove(0);
     let Body::Reattach { next_seq, epoch, proof } = body(&resume) else {
         panic!("no resume");
     };
     for (next_seq, epoch) in [(next_seq + 1, epoch), (next_seq, epoch + 1), (0, u64::MAX)] {
-        pair.to_executor(&[frame(Body::Reattach { next_seq, epoch, proof })]);
+        pair.executor_gets(&[frame(Body::Reattach { next_seq, epoch, proof })]);
     }
     assert!(events(&mut pair.executor).is_empty());
-    pair.to_executor(&[resume]);
+    pair.executor_gets(&[resume]);
     assert_eq!(events(&mut pair.executor), [Event::Resumed]);
     expect_well(&mut pair);
 }
@@ -114,11 +114,11 @@ fn a_forged_reset_is_a_delay() {
         let mut pair = Pair::open(4);
         let reset = [Frame::reset(stream_id(STREAM), "noise_relay_protocol_error").to_bytes()];
         if to_executor {
-            pair.to_executor(&reset);
+            pair.executor_gets(&reset);
             assert_eq!(events(&mut pair.executor), [Event::Suspended]);
         }
         if to_harness {
-            pair.to_harness(&reset);
+            pair.harness_gets(&reset);
             assert_eq!(events(&mut pair.harness), [Event::Suspended]);
             // Its owner dials again.
             pair.harness.reconnect(pair.now);
@@ -132,7 +132,7 @@ fn a_silent_harness_finds_out_that_its_executor_was_told_a_lie() {
     let mut pair = Pair::open(5);
     pair.pass(Duration::from_secs(5));
     let reset = [Frame::reset(stream_id(STREAM), "gone").to_bytes()];
-    pair.to_executor(&reset);
+    pair.executor_gets(&reset);
     pair.executor.send(Bytes::from_static(b"news")).unwrap();
     pair.pass(Duration::from_secs(20));
     assert_eq!(pair.take_at_harness(), ["news"]);
@@ -143,12 +143,12 @@ fn a_silent_harness_finds_out_that_its_executor_was_told_a_lie() {
 fn a_forged_acknowledgement_is_a_delay() {
     let mut pair = Pair::open(6);
     pair.harness.send(vec![1; 150_000].into()).unwrap();
-    let lost = pair.from_harness();
+    let lost = pair.harness_sends();
     let last = *seqs(&lost).last().unwrap();
-    pair.to_harness(&[ack(last, u32::MAX), ack(u32::MAX, u32::MAX), ack(0, u32::MAX)]);
+    pair.harness_gets(&[ack(last, u32::MAX), ack(u32::MAX, u32::MAX), ack(0, u32::MAX)]);
     // It is quiet for as long as a hint is believed, and then does what it has to.
     pair.now += HINT_LIFETIME - Duration::from_millis(1);
-    assert!(pair.from_harness().is_empty());
+    assert!(pair.harness_sends().is_empty());
     pair.pass(Duration::from_secs(5));
     assert_eq!(pair.take_at_executor().len(), 1);
     expect_well(&mut pair);
@@ -163,18 +163,18 @@ fn acknowledgements_that_are_forged_all_the_time_are_a_delay() {
     let mut got = Vec::new();
     let end = pair.now + Duration::from_secs(300);
     while got.len() < 100 && pair.now < end {
-        let frames = pair.from_harness();
+        let frames = pair.harness_sends();
         // Half of everything is lost, and all of it is said to be there.
         for frame in frames {
             if pair.rng.chance(50) {
-                pair.to_executor(&[frame.clone()]);
+                pair.executor_gets(std::slice::from_ref(&frame));
             }
             if let Body::Data { seq, .. } = body(&frame) {
-                pair.to_harness(&[ack(seq, u32::MAX)]);
+                pair.harness_gets(&[ack(seq, u32::MAX)]);
             }
         }
-        let frames = pair.from_executor();
-        pair.to_harness(&frames);
+        let frames = pair.executor_sends();
+        pair.harness_gets(&frames);
         got.extend(pair.take_at_executor());
         pair.now += Duration::from_millis(50);
     }
@@ -186,11 +186,11 @@ fn acknowledgements_that_are_forged_all_the_time_are_a_delay() {
 fn every_bit_of_a_record_may_be_flipped() {
     let mut pair = Pair::open(8);
     pair.harness.send(Bytes::from_static(b"precious")).unwrap();
-    let sent = pair.from_harness().remove(0);
+    let sent = pair.harness_sends().remove(0);
     for bit in 0..sent.len() * 8 {
         let mut forged = sent.to_vec();
         forged[bit / 8] ^= 1 << (bit % 8);
-        pair.to_executor(&[forged.into()]);
+        pair.executor_gets(&[forged.into()]);
     }
     let got = pair.take_at_executor();
     // Bits of what nobody relies on change nothing: then it is the record.
@@ -206,15 +206,15 @@ fn a_resume_that_was_held_back_harms_nobody() {
     let mut pair = Pair::open(9);
     pair.cut();
     pair.harness.reconnect(pair.now);
-    let held_back = pair.from_harness();
+    let held_back = pair.harness_sends();
     pair.now += Duration::from_secs(1);
-    let newer = pair.from_harness();
-    pair.to_executor(&held_back);
-    let old_answer = pair.from_executor();
+    let newer = pair.harness_sends();
+    pair.executor_gets(&held_back);
+    let old_answer = pair.executor_sends();
     // The harness waits for the answer to its newest.
-    pair.to_harness(&old_answer[..1]);
+    pair.harness_gets(&old_answer[..1]);
     assert_eq!(events(&mut pair.harness), [Event::Suspended]);
-    pair.to_executor(&newer);
+    pair.executor_gets(&newer);
     pair.exchange();
     pair.take_at_executor();
     assert_eq!(events(&mut pair.harness), [Event::Resumed]);

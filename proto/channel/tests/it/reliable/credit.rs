@@ -62,7 +62,7 @@ fn two_long_messages_pass_each_other() {
     pair.harness.send(long.clone()).unwrap();
     pair.executor.send(long.clone()).unwrap();
     pair.pass(Duration::from_secs(30));
-    assert_eq!(pair.take_at_harness(), [long.clone()]);
+    assert_eq!(pair.take_at_harness(), std::slice::from_ref(&long));
     assert_eq!(pair.take_at_executor(), [long]);
 }
 
@@ -77,12 +77,12 @@ fn a_window_grows_to_what_the_pool_has() {
         if pair.harness.has_room() {
             pair.harness.send(Bytes::from(vec![1; MESSAGE])).unwrap();
         }
-        let frames = pair.from_harness();
-        pair.to_executor(&frames);
+        let frames = pair.harness_sends();
+        pair.executor_gets(&frames);
         pair.take_at_executor();
         if pair.rng.chance(10) {
-            let back = pair.from_executor();
-            pair.to_harness(&back);
+            let back = pair.executor_sends();
+            pair.harness_gets(&back);
             pair.now += Duration::from_millis(20);
         }
         assert!(pool.used() <= 8 * 1024 * 1024);
@@ -98,7 +98,7 @@ fn a_sender_keeps_no_more_than_its_lease_whatever_is_lost() {
     let mut frames = 0;
     for _ in 0..100 {
         while pair.harness.send(Bytes::from(vec![1; MESSAGE])).is_ok() {}
-        frames += seqs(&pair.from_harness()).len();
+        frames += seqs(&pair.harness_sends()).len();
     }
     // Nothing is confirmed: credit of the first window, however often it tries.
     assert!(frames * MESSAGE <= FIRST_WINDOW, "{frames}");

@@ -20,21 +20,21 @@ fn a_cut_in_the_middle_of_everything_costs_nothing() {
     let long = Bytes::from(vec![3; 200_000]);
     pair.harness.send(long.clone()).unwrap();
     pair.executor.send(bytes("answer")).unwrap();
-    let frames = pair.from_harness();
+    let frames = pair.harness_sends();
     assert_eq!(seqs(&frames), [1, 2, 3, 4]);
     // One arrives, another one early; the answer does not.
-    pair.to_executor(&frames[..1]);
-    pair.to_executor(&frames[2..3]);
-    pair.from_executor();
+    pair.executor_gets(&frames[..1]);
+    pair.executor_gets(&frames[2..3]);
+    pair.executor_sends();
     pair.cut();
     assert_eq!(events(&mut pair.harness), [Event::Suspended]);
     assert_eq!(events(&mut pair.executor), [Event::Suspended]);
     pair.executor.send(bytes("later")).unwrap();
-    assert!(pair.from_harness().is_empty() && pair.from_executor().is_empty());
+    assert!(pair.harness_sends().is_empty() && pair.executor_sends().is_empty());
 
     pair.now += HARNESS_GRACE - Duration::from_millis(1);
     pair.harness.reconnect(pair.now);
-    let resume = pair.from_harness();
+    let resume = pair.harness_sends();
     assert!(matches!(
         body(&resume[0]),
         Body::Reattach {
@@ -44,9 +44,9 @@ fn a_cut_in_the_middle_of_everything_costs_nothing() {
         }
     ));
     assert_eq!(resume.len(), 1);
-    pair.to_executor(&resume);
+    pair.executor_gets(&resume);
     assert_eq!(events(&mut pair.executor), [Event::Resumed]);
-    let answer = pair.from_executor();
+    let answer = pair.executor_sends();
     assert!(matches!(
         body(&answer[0]),
         Body::Reattach {
@@ -55,13 +55,13 @@ fn a_cut_in_the_middle_of_everything_costs_nothing() {
             ..
         }
     ));
-    pair.to_harness(&answer);
+    pair.harness_gets(&answer);
     assert_eq!(pair.take_at_harness(), ["answer", "later"]);
-    let again = pair.from_harness();
+    let again = pair.harness_sends();
     // The identical ciphertext.
     // What the answer hinted at does not go again.
     assert_eq!(again[..2], [frames[1].clone(), frames[3].clone()]);
-    pair.to_executor(&again);
+    pair.executor_gets(&again);
     assert_eq!(pair.take_at_executor(), [long]);
 }
 
@@ -70,19 +70,19 @@ fn a_lost_record_is_sent_again_as_it_was() {
     let mut pair = Pair::open(2);
     pair.pass(Duration::from_secs(5));
     pair.harness.send(bytes("lost")).unwrap();
-    let lost = pair.from_harness();
+    let lost = pair.harness_sends();
     let sent = pair.now;
     let again = loop {
         pair.now = pair.harness.poll_timeout().unwrap();
-        let again = pair.from_harness();
+        let again = pair.harness_sends();
         if !again.is_empty() {
             break again;
         }
     };
     assert_eq!(again, lost);
     assert!((250..2000).contains(&(pair.now - sent).as_millis()));
-    pair.to_executor(&lost);
-    pair.to_executor(&lost);
+    pair.executor_gets(&lost);
+    pair.executor_gets(&lost);
     assert_eq!(pair.take_at_executor(), ["lost"]);
 }
 
@@ -95,10 +95,10 @@ fn idle_ends_are_silent_but_for_a_question() {
     let mut frames = 0;
     let end = pair.now + Duration::from_secs(600);
     while pair.now < end {
-        let (a, b) = (pair.from_harness(), pair.from_executor());
+        let (a, b) = (pair.harness_sends(), pair.executor_sends());
         frames += a.len() + b.len();
-        pair.to_executor(&a);
-        pair.to_harness(&b);
+        pair.executor_gets(&a);
+        pair.harness_gets(&b);
         if a.is_empty() && b.is_empty() {
             let next = [pair.harness.poll_timeout(), pair.executor.poll_timeout()];
             pair.now = next.into_iter().flatten().min().unwrap().max(pair.now);
@@ -140,7 +140,7 @@ fn an_end_survives_a_lost_record() {
     let mut pair = Pair::open(5);
     pair.harness.send(bytes("dropped")).unwrap();
     pair.harness.abort("given up");
-    let frames = pair.from_harness();
+    let frames = pair.harness_sends();
     assert_eq!(seqs(&frames), [1]);
     assert!(!pair.harness.is_closed());
     pair.pass(Duration::from_secs(2));
@@ -155,17 +155,17 @@ fn an_end_survives_a_lost_record() {
 fn an_end_that_nobody_hears_of_lingers_for_a_while() {
     let mut pair = Pair::open(6);
     pair.harness.close("done");
-    pair.from_harness();
+    pair.harness_sends();
     pair.now += LINGER - Duration::from_millis(1);
-    pair.from_harness();
+    pair.harness_sends();
     assert!(!pair.harness.is_closed());
     pair.now += Duration::from_millis(1);
-    let last = pair.from_harness();
+    let last = pair.harness_sends();
     assert_eq!(last, [Frame::reset(stream_id(STREAM), "done").to_bytes()]);
     assert!(pair.harness.is_closed());
     assert_eq!(pair.harness.poll_timeout(), None);
     // The executor does not believe it, and gives up in time.
-    pair.to_executor(&last);
+    pair.executor_gets(&last);
     assert_eq!(events(&mut pair.executor), [Event::Suspended]);
 }
 
@@ -174,14 +174,14 @@ fn nobody_waits_for_a_resume_for_ever() {
     let mut pair = Pair::open(7);
     pair.cut();
     pair.now += HARNESS_GRACE;
-    pair.from_harness();
-    pair.from_executor();
+    pair.harness_sends();
+    pair.executor_sends();
     let failed = StreamError::Reliable(ReliableError::NotResumed);
     assert_eq!((failed.fault(), failed.is_retryable()), (Fault::Path, true));
     assert_eq!(events(&mut pair.harness), [Event::Suspended, Event::Failed(failed)]);
     assert_eq!(events(&mut pair.executor), [Event::Suspended]);
     pair.now += HARNESS_GRACE;
-    pair.from_executor();
+    pair.executor_sends();
     assert!(pair.executor.is_closed());
     drop(pair.harness);
     drop(pair.executor);
@@ -194,7 +194,7 @@ fn a_peer_that_confirms_nothing_is_given_up() {
     pair.executor.send(bytes("heard by nobody")).unwrap();
     let start = pair.now;
     while !pair.executor.is_closed() {
-        pair.from_executor();
+        pair.executor_sends();
         pair.now = pair.executor.poll_timeout().unwrap().max(pair.now);
         pair.executor.handle_timeout(pair.now);
     }
@@ -211,7 +211,7 @@ fn an_unanswered_resume_is_repeated_with_the_next_epoch() {
     let mut epochs = Vec::new();
     for seconds in [0, 1, 2, 4, 8, 8] {
         pair.now += Duration::from_secs(seconds);
-        for frame in pair.from_harness() {
+        for frame in pair.harness_sends() {
             let Body::Reattach { epoch, .. } = body(&frame) else {
                 panic!("not a resume");
             };

@@ -15,28 +15,28 @@ fn transcript(offers: [bool; 2], seed: u64) -> Vec<Bytes> {
     let mut pair = Pair::with(seed, &Pool::new(PLENTY), offers);
     let mut all = Vec::new();
     pair.harness.send(Bytes::from_static(REQUEST)).unwrap();
-    all.extend(pair.from_harness());
-    pair.to_executor(&all);
+    all.extend(pair.harness_sends());
+    pair.executor_gets(&all);
     assert_eq!(pair.take_at_executor(), [REQUEST]);
     pair.executor.settle(pair.now, false);
     for message in [RESPONSE, b"more"] {
         pair.executor.send(Bytes::from_static(message)).unwrap();
     }
-    let frames = pair.from_executor();
-    pair.to_harness(&frames);
+    let frames = pair.executor_sends();
+    pair.harness_gets(&frames);
     all.extend(frames);
     let first = pair.take_at_harness();
     pair.harness.settle(pair.now, false);
     assert_eq!([first, pair.take_at_harness()].concat(), [RESPONSE, b"more"]);
     pair.harness.send(vec![7; 100_000].into()).unwrap();
-    let frames = pair.from_harness();
-    pair.to_executor(&frames);
+    let frames = pair.harness_sends();
+    pair.executor_gets(&frames);
     all.extend(frames);
     assert_eq!(pair.take_at_executor().len(), 1);
     assert!(!pair.harness.is_reliable() && !pair.harness.is_undecided());
     pair.pass(std::time::Duration::from_secs(60));
     pair.harness.close("over");
-    all.extend(pair.from_harness());
+    all.extend(pair.harness_sends());
     all
 }
 
@@ -65,13 +65,13 @@ fn the_first_messages_are_stock_ones() {
         pair.executor.send(Bytes::from_static(RESPONSE)).unwrap();
     }
     // What follows waits until it is known what it looks like.
-    let sent = pair.from_harness();
-    assert_eq!(sent[..], stock.from_harness()[..1]);
-    pair.to_executor(&sent);
+    let sent = pair.harness_sends();
+    assert_eq!(sent[..], stock.harness_sends()[..1]);
+    pair.executor_gets(&sent);
     pair.executor.settle(pair.now, true);
-    let answer = pair.from_executor();
-    assert_eq!(answer[..1], stock.from_executor());
-    pair.to_harness(&answer);
+    let answer = pair.executor_sends();
+    assert_eq!(answer[..1], stock.executor_sends());
+    pair.harness_gets(&answer);
     pair.harness.settle(pair.now, true);
     pair.exchange();
     assert_eq!(pair.take_at_executor(), [REQUEST, b"too early"]);
@@ -82,18 +82,18 @@ fn what_follows_the_first_message_is_read_when_it_is_known_how() {
     for agreed in [true, false] {
         let mut pair = Pair::undecided(7);
         pair.harness.send(Bytes::from_static(REQUEST)).unwrap();
-        let frames = pair.from_harness();
-        pair.to_executor(&frames);
+        let frames = pair.harness_sends();
+        pair.executor_gets(&frames);
         assert_eq!(pair.take_at_executor(), [REQUEST]);
         pair.executor.settle(pair.now, agreed);
         for message in [RESPONSE, b"a", b"b", b"c"] {
             pair.executor.send(Bytes::from_static(message)).unwrap();
         }
-        let frames = pair.from_executor();
+        let frames = pair.executor_sends();
         assert_eq!(seqs(&frames), [0, 1, 2, 3]);
         // Some come before the first, some behind it.
         for index in [2, 0, 3, 1] {
-            pair.to_harness(&frames[index..=index]);
+            pair.harness_gets(&frames[index..=index]);
         }
         assert_eq!(pair.take_at_harness(), [RESPONSE]);
         pair.harness.settle(pair.now, agreed);
@@ -110,10 +110,10 @@ fn what_waits_for_the_decision_is_bounded() {
     for _ in 0..65 {
         pair.executor.send(Bytes::from_static(b"x")).unwrap();
     }
-    let frames = pair.from_executor();
-    pair.to_harness(&frames[..65]);
+    let frames = pair.executor_sends();
+    pair.harness_gets(&frames[..65]);
     assert_eq!(pair.take_at_harness(), [RESPONSE]);
-    pair.to_harness(&frames[65..]);
+    pair.harness_gets(&frames[65..]);
     let [Event::Failed(error @ StreamError::Reorder(_))] = &events(&mut pair.harness)[..] else {
         panic!("not bounded");
     };
@@ -134,10 +134,10 @@ fn a_stream_that_is_undecided_ends_as_stock_ones_do() {
     let mut pair = Pair::undecided(10);
     pair.harness.send(Bytes::from_static(REQUEST)).unwrap();
     pair.harness.close("changed my mind");
-    let frames = pair.from_harness();
+    let frames = pair.harness_sends();
     assert_eq!(seqs(&frames), [0]);
     assert!(pair.harness.is_closed());
-    pair.to_executor(&frames);
+    pair.executor_gets(&frames);
     let ended = Event::Reset {
         reason: "changed my mind".to_owned(),
     };
@@ -159,8 +159,8 @@ fn a_forged_resume_means_nothing_to_a_stock_stream() {
     };
     let frame = Frame::new(stream_id(super::pair::STREAM), body_sent.clone()).to_bytes();
     assert_eq!(body(&frame), body_sent);
-    pair.to_executor(std::slice::from_ref(&frame));
-    pair.to_harness(&[frame]);
+    pair.executor_gets(std::slice::from_ref(&frame));
+    pair.harness_gets(&[frame]);
     assert!(events(&mut pair.executor).is_empty() && events(&mut pair.harness).is_empty());
-    assert!(pair.from_executor().is_empty() && pair.from_harness().is_empty());
+    assert!(pair.executor_sends().is_empty() && pair.harness_sends().is_empty());
 }

@@ -89,36 +89,36 @@ impl Pair {
     /// The first messages, as both ends exchange them.
     pub(crate) fn agree(&mut self) {
         self.harness.send(Bytes::from_static(REQUEST)).unwrap();
-        let frames = self.from_harness();
-        self.to_executor(&frames);
+        let frames = self.harness_sends();
+        self.executor_gets(&frames);
         assert_eq!(self.take_at_executor(), [REQUEST]);
         self.executor.set_initialized();
         self.executor.settle(self.now, true);
         self.executor.send(Bytes::from_static(RESPONSE)).unwrap();
-        let frames = self.from_executor();
-        self.to_harness(&frames);
+        let frames = self.executor_sends();
+        self.harness_gets(&frames);
         assert_eq!(self.take_at_harness(), [RESPONSE]);
         self.harness.settle(self.now, true);
         assert!(self.harness.is_reliable() && self.executor.is_reliable());
     }
 
-    pub(crate) fn from_harness(&mut self) -> Vec<Bytes> {
+    pub(crate) fn harness_sends(&mut self) -> Vec<Bytes> {
         self.harness.handle_timeout(self.now);
         std::iter::from_fn(|| self.harness.poll_transmit()).collect()
     }
 
-    pub(crate) fn from_executor(&mut self) -> Vec<Bytes> {
+    pub(crate) fn executor_sends(&mut self) -> Vec<Bytes> {
         self.executor.handle_timeout(self.now);
         std::iter::from_fn(|| self.executor.poll_transmit()).collect()
     }
 
-    pub(crate) fn to_harness(&mut self, frames: &[Bytes]) {
+    pub(crate) fn harness_gets(&mut self, frames: &[Bytes]) {
         for frame in frames {
             self.harness.handle_message(self.now, frame.clone());
         }
     }
 
-    pub(crate) fn to_executor(&mut self, frames: &[Bytes]) {
+    pub(crate) fn executor_gets(&mut self, frames: &[Bytes]) {
         for frame in frames {
             self.executor.handle_message(self.now, frame.clone());
         }
@@ -127,12 +127,12 @@ impl Pair {
     /// Frames go to and fro until both are silent.
     pub(crate) fn exchange(&mut self) {
         loop {
-            let (a, b) = (self.from_harness(), self.from_executor());
+            let (a, b) = (self.harness_sends(), self.executor_sends());
             if a.is_empty() && b.is_empty() {
                 return;
             }
-            self.to_executor(&a);
-            self.to_harness(&b);
+            self.executor_gets(&a);
+            self.harness_gets(&b);
         }
     }
 

@@ -22,7 +22,6 @@ const LONGEST_STALL: u64 = 15_000;
 
 /// What happened.
 #[derive(Debug, Default)]
-#[expect(dead_code, reason = "some of it is only printed")]
 pub(super) struct Tally {
     after: Duration,
     frames: u64,

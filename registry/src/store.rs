@@ -130,20 +130,6 @@ pub trait Credentials: Send + Sync {
     ///
     /// The database failed.
     async fn revoked_since(&self, since: Timestamp, after: &str, limit: u32) -> Result<Vec<CredentialId>, StoreError>;
-
-    /// At most `limit` harness credentials that expired after `since` and not after `until`, whose ids are greater than
-    /// `after`.
-    ///
-    /// # Errors
-    ///
-    /// The database failed.
-    async fn expired_between(
-        &self,
-        since: Timestamp,
-        until: Timestamp,
-        after: &str,
-        limit: u32,
-    ) -> Result<Vec<CredentialId>, StoreError>;
 }
 
 /// Registrations and authorizations.

@@ -7,13 +7,13 @@ use clap::{Args, Parser, Subcommand};
 use rendezvous_relay::Config;
 use rendezvous_relay::control::client::Options;
 use rendezvous_service::args::{AdminArgs, LogArgs, TlsArgs};
-use rendezvous_service::exit::Failure;
+use rendezvous_service::exit::{self, Failure};
 use rendezvous_service::secret_file;
 use url::Url;
 
 /// Routes frames between executors and harnesses without being able to read them.
 #[derive(Debug, Parser)]
-#[command(name = "relay", version)]
+#[command(name = "relay", version, after_help = exit::HELP)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) logs: LogArgs,

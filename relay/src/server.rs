@@ -18,7 +18,7 @@ use rendezvous_wire::ticket::{Claims, PARAMETER, PATH, Role};
 use socket2::SockRef;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
-use tokio_util::task::TaskTracker;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::config::Config;
 use crate::connection::executor::ExecutorSide;
@@ -29,7 +29,7 @@ use crate::connection::outbox::{Bounds, Outbox};
 use crate::connection::task::{Side, Task};
 use crate::control::{self, ControlChannel};
 use crate::hub::Hub;
-use crate::rendezvous::core::Refusal;
+use crate::rendezvous::core::{ConnectionId, Refusal};
 use crate::ticket::{KeySet, UseError, UsedTickets};
 use crate::websocket::{HandshakeError, accept_key, check};
 
@@ -280,7 +280,8 @@ impl Relay {
         match claims.role {
             Role::Executor => {
                 let result = hub.core(|core| core.executor_up(id, claims, now));
-                self.spawn(result, &link, read, &early, ExecutorSide::new(hub, link.clone()));
+                // An executor outlives its credential: its processes would be lost with the connection.
+                self.spawn(result, &link, read, &early, ExecutorSide::new(hub, link.clone()), None);
             }
             Role::Harness => {
                 let result = hub.core(|core| core.harness_up(id, claims, now));
@@ -288,7 +289,7 @@ impl Relay {
                 // Without an executor the connection only lives to be closed.
                 let other = executor.clone().unwrap_or_else(|_| link.clone());
                 let side = HarnessSide::new(hub, link.clone(), other);
-                self.spawn(executor.map(|_| ()), &link, read, &early, side);
+                self.spawn(executor.map(|_| ()), &link, read, &early, side, claims.ends);
             }
         }
         Ok(())
@@ -301,6 +302,7 @@ impl Relay {
         read: ReadHalf,
         early: &Bytes,
         side: S,
+        ends: Option<u64>,
     ) {
         let hub = self.hub().clone();
         let task = Task::new(hub.clone(), link.clone(), read, early, side);
@@ -312,12 +314,25 @@ impl Relay {
             }
         }
         let (id, role) = (link.id, link.role);
+        let expiry = ends.map(|end| AbortOnDropHandle::new(tokio::spawn(expire(hub.clone(), id, end))));
         self.inner.tasks.spawn(async move {
+            let _expiry = expiry;
             let reason = task.await;
             tracing::info!(connection = id.0, ?role, reason, "disconnected");
             hub.metrics.ended(role, reason);
         });
     }
+}
+
+/// Cuts a harness when its credential ends at `end`. The relay does so by itself, since its registry may be away by then.
+async fn expire(hub: Arc<Hub>, connection: ConnectionId, end: u64) {
+    tokio::time::sleep(time_left(end, unix_now())).await;
+    hub.core(|core| core.cut(connection, close::POLICY, reason::REVOKED, Instant::now()));
+}
+
+/// From `now` until `end`, in seconds since the Unix epoch.
+const fn time_left(end: u64, now: u64) -> Duration {
+    Duration::from_secs(end.saturating_sub(now))
 }
 
 /// `/relay/{environment}`.
@@ -363,5 +378,26 @@ fn new_boot_id() -> BootId {
 impl From<HandshakeError> for Rejection {
     fn from(error: HandshakeError) -> Self {
         Self::handshake(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_credential_that_lives_for_days_ends_on_time() {
+        let hub = Arc::new(Hub::new(Config::new("ws://relay.test"), new_boot_id()));
+        let start = tokio::time::Instant::now();
+        let end = unix_now() + 1000 * DAY.as_secs();
+        expire(hub, ConnectionId(1), end).await;
+        let late = start.elapsed() - 999 * DAY;
+        assert!(
+            late > DAY - Duration::from_secs(60) && late < DAY + Duration::from_secs(60),
+            "{late:?}"
+        );
+        assert_eq!(time_left(5, 7), Duration::ZERO);
     }
 }

@@ -138,7 +138,7 @@ fn validation() -> Validation {
 }
 
 fn check(claims: &Claims, environment: &EnvironmentId, boot_id: &BootId, now: u64) -> Result<(), TicketError> {
-    if claims.exp <= now {
+    if claims.exp <= now || claims.ends.is_some_and(|end| end <= now) {
         return Err(TicketError::Expired);
     }
     if claims.env != *environment {

@@ -90,6 +90,7 @@ impl Registry {
                 Role::Executor => format!("executor-{env}"),
                 Role::Harness => format!("harness-{}", self.last),
             })?,
+            ends: None,
             key: (role == Role::Harness).then_some(KeyDigest([1; 32])),
         };
         let mut header = Header::new(Algorithm::EdDSA);

@@ -34,7 +34,7 @@ pub struct Claims {
     pub aud: String,
     /// When it was signed.
     pub iat: u64,
-    /// When it ends. An end never cuts a live connection.
+    /// Until when it opens connections. They may last longer.
     pub exp: u64,
     /// Unique name; a harness ticket is used once.
     pub jti: String,
@@ -49,6 +49,9 @@ pub struct Claims {
     pub generation: u64,
     /// The credential that it was issued for.
     pub sub: CredentialId,
+    /// When that credential ends, if it does: a harness's connection ends with it, an executor's goes on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ends: Option<u64>,
     /// The harness's static key; absent for an executor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<KeyDigest>,

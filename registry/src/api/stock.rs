@@ -1,16 +1,19 @@
 //! The three calls of the stock protocol. Their bytes and the reactions to each status are in `proto/README.md`,
 //! "Registry API".
 
+use std::time::Duration;
+
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request};
 use axum::http::request::Parts;
-use rendezvous_wire::id::{CredentialId, EnvironmentId, RegistrationId};
+use rendezvous_wire::id::{EnvironmentId, RegistrationId};
 use rendezvous_wire::key::KeyDigest;
 use rendezvous_wire::ticket::{Claims, Role as TicketRole};
 
 use super::ApiError;
 use crate::app::App;
 use crate::clock::Timestamp;
+use crate::store::Credential;
 use crate::token;
 
 mod connect;
@@ -34,6 +37,11 @@ fn split(request: Request) -> (Parts, axum::body::Body) {
     request.into_parts()
 }
 
+/// The first whole second that is not before `end`: nobody is cut early.
+fn whole_seconds(end: Timestamp) -> u64 {
+    end.after(Duration::from_millis(999)).seconds()
+}
+
 /// What a ticket is made of.
 struct Ticket<'a> {
     role: TicketRole,
@@ -41,7 +49,7 @@ struct Ticket<'a> {
     environment: &'a EnvironmentId,
     registration: &'a RegistrationId,
     generation: u64,
-    credential: &'a CredentialId,
+    credential: &'a Credential,
     key: Option<KeyDigest>,
     expires: Timestamp,
 }
@@ -56,7 +64,8 @@ fn sign(app: &App, ticket: &Ticket<'_>, now: Timestamp) -> Result<String, ApiErr
         env: ticket.environment.clone(),
         reg: ticket.registration.clone(),
         generation: ticket.generation,
-        sub: ticket.credential.clone(),
+        sub: ticket.credential.id.clone(),
+        ends: ticket.credential.expires.map(whole_seconds),
         key: ticket.key,
     };
     app.signer.sign(&claims).map_err(|error| ApiError::internal(&error))

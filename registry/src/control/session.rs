@@ -12,7 +12,6 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 
 use super::QUEUE;
 use crate::app::App;
-use crate::clock::Timestamp;
 use crate::store::{MAX_PAGE, RelayHello, Standing, StoreError};
 use crate::token;
 
@@ -24,9 +23,6 @@ const SEND_WAIT: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(200);
 /// How often a lost database is tried again, and the relay's credential looked at.
 const UPKEEP: Duration = Duration::from_secs(1);
-/// How far back a relay that comes is told of credentials that expired. A relay that was without the registry for longer
-/// keeps what they opened.
-const EXPIRY_RECALL: Duration = Duration::from_secs(24 * 3600);
 /// Messages taken from the relay's queue at once.
 const BATCH: u32 = 64;
 /// Messages that wait for the relay; beyond it counts as stuck. Correcting each executor that a relay names must fit.
@@ -161,14 +157,11 @@ struct Session {
     /// Whether the database knows all of this.
     stored: bool,
     welcomed: bool,
-    /// Up to which time the relay was told of credentials that expired.
-    expired_until: Timestamp,
 }
 
 impl Session {
     fn new(app: Arc<App>, relay: Relay, hello: FromRelay) -> Result<Self, SessionError> {
         let hello = introduction(&relay, hello)?;
-        let expired_until = app.clock.now().before(EXPIRY_RECALL);
         Ok(Self {
             app,
             relay,
@@ -178,7 +171,6 @@ impl Session {
             held: HashMap::new(),
             stored: false,
             welcomed: false,
-            expired_until,
         })
     }
 
@@ -216,7 +208,6 @@ impl Session {
         self.hello = hello;
         self.held.clear();
         self.welcomed = false;
-        self.expired_until = self.app.clock.now().before(EXPIRY_RECALL);
         self.store_all().await
     }
 
@@ -332,26 +323,6 @@ impl Session {
         if !self.stored {
             self.store_all().await?;
         }
-        if self.welcomed {
-            self.tell_expired().await?;
-        }
-        Ok(())
-    }
-
-    /// Ends what harnesses opened with credentials that have expired since the last time.
-    async fn tell_expired(&mut self) -> Result<(), SessionError> {
-        let (since, until) = (self.expired_until, self.app.clock.now());
-        let mut after = String::new();
-        loop {
-            let page = self.app.store.expired_between(since, until, &after, MAX_PAGE).await;
-            let Some(expired) = self.note(page) else { return Ok(()) };
-            let Some(last) = expired.last() else { break };
-            last.as_str().clone_into(&mut after);
-            for credential in expired {
-                self.say(ToRelay::Revoke { credential })?;
-            }
-        }
-        self.expired_until = until;
         Ok(())
     }
 

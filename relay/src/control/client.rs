@@ -54,7 +54,7 @@ pub struct Options {
 /// Why one connection ended. All but the relay's own stop are worth another attempt.
 #[derive(Debug, thiserror::Error)]
 enum Ended {
-    #[error("cannot connect")]
+    #[error("no control connection could be opened")]
     Dial(#[from] DialError),
     #[error("the control connection broke")]
     Broken(#[from] WsError),
@@ -76,29 +76,43 @@ enum Ended {
 /// streams go on, and the operator may give the credential its rights back.
 pub async fn run(relay: Relay, registry: Registry, stop: CancellationToken) -> Result<(), DialError> {
     let mut pause = BACKOFF.0;
+    // Live streams and last known keys are there once the registry has welcomed the relay, and not before.
+    let mut was_welcome = false;
     loop {
         let started = Instant::now();
         let Err(ended) = connection(&relay, &registry, &stop).await;
         if stop.is_cancelled() {
             return Ok(());
         }
-        if matches!(ended, Ended::Dial(DialError::NotAuthorized)) && !relay.is_ready() {
+        was_welcome |= relay.is_ready();
+        if matches!(ended, Ended::Dial(DialError::NotAuthorized)) && !was_welcome {
             return Err(DialError::NotAuthorized);
         }
         if started.elapsed() >= STABLE {
             pause = BACKOFF.0;
         }
         let wait = jitter(pause);
-        tracing::warn!(
-            error = &ended as &dyn std::error::Error,
-            ?wait,
-            "no control connection; live streams go on"
-        );
+        tell(&ended, registry.origin(), was_welcome, wait);
         tokio::select! {
             () = stop.cancelled() => return Ok(()),
             () = tokio::time::sleep(wait) => {}
         }
         pause = (pause * 2).min(BACKOFF.1);
+    }
+}
+
+/// Says what failed, and what that means.
+fn tell(ended: &Ended, registry: &str, was_welcome: bool, wait: Duration) {
+    let error: &dyn std::error::Error = ended;
+    if was_welcome {
+        tracing::warn!(error, ?wait, "no control connection; live streams go on");
+    } else {
+        tracing::warn!(
+            error,
+            registry,
+            ?wait,
+            "nobody can use this relay before it has reached its registry"
+        );
     }
 }
 

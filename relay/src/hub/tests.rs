@@ -27,6 +27,7 @@ fn claims(role: Role, sub: &str) -> Claims {
         reg: RegistrationId::new("registration").unwrap(),
         generation: 1,
         sub: CredentialId::new(sub).unwrap(),
+        ends: None,
         key: (role == Role::Harness).then_some(KeyDigest([1; 32])),
     }
 }

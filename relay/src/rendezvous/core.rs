@@ -7,7 +7,7 @@ use rendezvous_wire::control::Presence;
 use rendezvous_wire::frame::peek::Kind;
 use rendezvous_wire::id::{CredentialId, EnvironmentId, RegistrationId, StreamId};
 use rendezvous_wire::key::KeyDigest;
-use rendezvous_wire::limits::VALIDATION_TIMEOUT;
+use rendezvous_wire::limits::{EXECUTOR_TICKET_LIFETIME, VALIDATION_TIMEOUT};
 use rendezvous_wire::reason::{self, close};
 use rendezvous_wire::ticket::{Claims, Role};
 
@@ -19,7 +19,7 @@ mod harness;
 
 /// Most environments whose newest generation is remembered without an executor.
 pub const MAX_ENVIRONMENTS: usize = 65_536;
-/// Most revoked credentials that are remembered.
+/// Most revoked credentials that are remembered, each for as long as a ticket may live that it got before.
 pub const MAX_REVOKED: usize = 65_536;
 /// How many streams that lost their harness are remembered per executor connection, and for how long, so that the same
 /// harness can take its stream up again.
@@ -110,7 +110,8 @@ pub struct Core {
     /// Connections per credential.
     connections: HashMap<CredentialId, usize>,
     credentials: Credentials,
-    revoked: HashSet<CredentialId>,
+    /// Revoked credentials, and when that was told.
+    revoked: HashMap<CredentialId, Instant>,
     draining: bool,
     last_lane: u64,
     commands: Vec<Command>,
@@ -169,7 +170,7 @@ impl Core {
             harnesses: HashMap::new(),
             connections: HashMap::new(),
             credentials: Credentials::default(),
-            revoked: HashSet::new(),
+            revoked: HashMap::new(),
             draining: false,
             last_lane: 0,
             commands: Vec::new(),
@@ -211,7 +212,7 @@ impl Core {
         if self.draining {
             return Err(Refusal::Draining);
         }
-        if self.revoked.contains(&claims.sub) {
+        if self.revoked.contains_key(&claims.sub) {
             return Err(Refusal::Revoked);
         }
         let environment = self.environments.get(&claims.env);
@@ -331,8 +332,13 @@ impl Core {
 
     /// Cuts a credential's connections and refuses its tickets from now on.
     pub fn revoke(&mut self, credential: &CredentialId, now: Instant) {
-        if self.revoked.len() < MAX_REVOKED || self.revoked.contains(credential) {
-            self.revoked.insert(credential.clone());
+        if self.revoked.len() >= MAX_REVOKED {
+            // Their last tickets have ended meanwhile.
+            self.revoked
+                .retain(|_, told| now.saturating_duration_since(*told) < EXECUTOR_TICKET_LIFETIME);
+        }
+        if self.revoked.len() < MAX_REVOKED || self.revoked.contains_key(credential) {
+            self.revoked.insert(credential.clone(), now);
         } else {
             tracing::warn!(limit = MAX_REVOKED, "too many revoked credentials to remember");
         }
@@ -358,7 +364,8 @@ impl Core {
 
     /// Replaces the list of revoked credentials and cuts those that are new on it.
     pub fn set_revoked(&mut self, revoked: &[CredentialId], now: Instant) {
-        self.revoked = revoked.iter().take(MAX_REVOKED).cloned().collect();
+        let known = revoked.iter().take(MAX_REVOKED);
+        self.revoked = known.map(|credential| (credential.clone(), now)).collect();
         for credential in revoked {
             if self.connections.contains_key(credential) {
                 self.revoke(credential, now);

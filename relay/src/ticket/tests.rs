@@ -59,6 +59,7 @@ fn claims(role: Role) -> Claims {
         reg: RegistrationId::new("reg").unwrap(),
         generation: 1,
         sub: CredentialId::new("cred").unwrap(),
+        ends: None,
         key: (!executor).then_some(KeyDigest([7; 32])),
     }
 }
@@ -74,6 +75,12 @@ fn both_roles_get_in_until_the_end() {
         let ticket = signer.sign(&claims(role));
         assert_eq!(verify(&signer, &ticket, 1059), Ok(claims(role)));
         assert_eq!(verify(&signer, &ticket, 1060), Err(TicketError::Expired));
+        // The credential may end before the ticket.
+        let mut claims = claims(role);
+        claims.ends = Some(1050);
+        let ticket = signer.sign(&claims);
+        assert_eq!(verify(&signer, &ticket, 1049), Ok(claims));
+        assert_eq!(verify(&signer, &ticket, 1050), Err(TicketError::Expired));
     }
 }
 

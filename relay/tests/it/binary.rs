@@ -2,10 +2,15 @@
 
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{SinkExt as _, StreamExt as _};
+use http_body_util::Full;
+use rendezvous_service::listener::Server;
+use rendezvous_service::tls::ServerConfigLoader;
 use rendezvous_wire::control::{FromRelay, ToRelay};
 use rendezvous_wire::ticket::{Role, relay_url};
 use rustix::process::{Pid, Signal, kill_process};
@@ -16,6 +21,7 @@ use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, Response};
 use tokio_tungstenite::{WebSocketStream, accept_hdr_async};
+use tokio_util::sync::CancellationToken;
 
 use crate::world::{PATIENCE, Signer, claims_for, open};
 
@@ -107,16 +113,9 @@ impl Program {
 
     /// Where the admin listener is.
     async fn admin(&mut self) -> SocketAddr {
-        loop {
-            let line = timeout(PATIENCE, self.log.next_line())
-                .await
-                .expect("in time")
-                .expect("text");
-            let line = line.expect("a line that tells the address");
-            if let Some((_, address)) = line.split_once("serving health and metrics address=") {
-                return address.parse().expect("an address");
-            }
-        }
+        let line = said(&mut self.log, "serving health and metrics address=").await;
+        let (_, address) = line.split_once("address=").expect("an address");
+        address.parse().expect("an address")
     }
 
     async fn ready(admin: SocketAddr) -> bool {
@@ -126,6 +125,20 @@ impl Program {
         let mut answer = String::new();
         socket.read_to_string(&mut answer).await.expect("an answer");
         answer.starts_with("HTTP/1.1 200")
+    }
+}
+
+/// The next line of the log with `text`.
+async fn said(log: &mut Lines<BufReader<ChildStderr>>, text: &str) -> String {
+    loop {
+        let line = timeout(PATIENCE, log.next_line())
+            .await
+            .expect("in time")
+            .expect("text");
+        let line = line.unwrap_or_else(|| panic!("nothing said {text}"));
+        if line.contains(text) {
+            return line;
+        }
     }
 }
 
@@ -201,6 +214,7 @@ async fn serves_after_the_welcome_survives_the_registry_and_drains() {
     // The registry goes away and comes back: the executor has noticed nothing and is named again.
     drop(control);
     let mut control = program.control().await;
+    said(&mut program.log, "live streams go on").await;
     assert_eq!(control.next().await, FromRelay::ExecutorUp(up.clone()));
     control.send(&welcome).await;
 
@@ -264,6 +278,75 @@ async fn a_refused_credential_ends_with_77_unless_it_was_good_before() {
     drop(control);
     program.refuse(401).await;
     program.control().await;
+}
+
+/// A relay that is told to use this registry, and its log.
+fn relay_of(registry: &str, credential: &Path, more: &[&str]) -> (Child, Lines<BufReader<ChildStderr>>) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_relay"))
+        .args(["serve", "--public-url", "ws://relay.test", "--listen", "127.0.0.1:0"])
+        .args(["--registry", registry, "--credential-file"])
+        .arg(credential)
+        .args(more)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .expect("a program");
+    let log = BufReader::new(child.stderr.take().expect("stderr")).lines();
+    (child, log)
+}
+
+/// Until it was welcome once, there is nothing that could go on.
+#[tokio::test]
+async fn a_registry_that_cannot_be_used_is_told_with_what_to_do() {
+    let files = tempfile::tempdir().expect("a folder");
+    let (credential, cert, key) = (
+        files.path().join("c"),
+        files.path().join("cert"),
+        files.path().join("key"),
+    );
+    std::fs::write(&credential, TOKEN).expect("a file");
+    std::fs::set_permissions(&credential, std::fs::Permissions::from_mode(0o600)).expect("a mode");
+    let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).expect("a certificate");
+    std::fs::write(&cert, made.cert.pem()).expect("a file");
+    std::fs::write(&key, made.signing_key.serialize_pem()).expect("a file");
+    let tls = ServerConfigLoader::load(&cert, &key).expect("a pair");
+    let any = "127.0.0.1:0".parse().expect("an address");
+    let server = Server::bind(any, Some(Arc::new(tls))).expect("a port");
+    let at = server.local_addr();
+    let handler = |_, _| {
+        let mut answer = http::Response::new(Full::<bytes::Bytes>::default());
+        *answer.status_mut() = http::StatusCode::NOT_FOUND;
+        std::future::ready(answer)
+    };
+    tokio::spawn(server.serve(handler, CancellationToken::new()));
+    let silent = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let clear = silent.local_addr().expect("an address");
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = silent.accept().await {
+            // A web server that was spoken to in another language.
+            let _gone = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
+        }
+    });
+    let ca = cert.to_str().expect("a path");
+    for (registry, more, words) in [
+        (
+            "http://127.0.0.1:1".to_owned(),
+            &[][..],
+            &["cannot be reached", "refused"][..],
+        ),
+        (format!("https://{at}"), &[], &["not trusted", "--ca-file"]),
+        (format!("https://{at}"), &["--ca-file", ca], &["404", "--registry"]),
+        (format!("https://{clear}"), &[], &["no TLS connection", "https"]),
+    ] {
+        let (_child, mut log) = relay_of(&registry, &credential, more);
+        for _ in 0..2 {
+            let line = said(&mut log, "WARN").await;
+            assert!(line.contains(&registry) && line.contains("wait="), "{line}");
+            assert!(words.iter().all(|word| line.contains(word)), "{words:?}: {line}");
+            assert!(!line.contains("live streams"), "{line}");
+        }
+    }
 }
 
 #[tokio::test]

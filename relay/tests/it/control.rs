@@ -1,6 +1,6 @@
 //! What the registry tells the relay, and the other way round.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::StreamExt as _;
 use rendezvous_relay::ControlChannel;
@@ -9,7 +9,7 @@ use rendezvous_wire::id::{CredentialId, EnvironmentId, RegistrationId};
 use rendezvous_wire::ticket::Role;
 use tokio::sync::mpsc;
 
-use crate::world::{PATIENCE, Signer, World, eventually};
+use crate::world::{PATIENCE, Signer, World, eventually, resume};
 
 #[tokio::test]
 async fn nobody_gets_in_before_keys_are_known() {
@@ -65,6 +65,45 @@ async fn a_revoked_credential_is_cut_at_once_and_stays_out() {
         (401, "revoked".into())
     );
     good.echo(&mut executor, "good", 0).await;
+}
+
+/// The relay knows when a harness's credential ends, so that it needs no registry to cut it.
+#[tokio::test]
+async fn a_harness_ends_with_its_credential_while_the_registry_is_away() {
+    let mut world = World::new().await;
+    let mut executor = world.executor().await;
+    // The registry goes away.
+    (world.to_relay, _) = mpsc::channel(1);
+    world.from_relay.close();
+    let mut other = world.open_stream(&mut executor, "other", "other").await;
+    let mut claims = world.claims(Role::Harness, "short");
+    let end = claims.iat + 3;
+    claims.ends = Some(end);
+    let mut short = world.connect(&claims).await;
+    short.send(resume("short")).await;
+    assert_eq!(executor.frame().await, resume("short"));
+    assert_eq!(short.closed().await, (1008, "revoked".into()));
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    assert!(now >= end, "cut {now}, before {end}");
+    assert_eq!(executor.reset("short").await, "revoked");
+    claims = world.claims(Role::Harness, "short");
+    claims.ends = Some(end);
+    assert_eq!(world.refusal(&claims).await, (401, "expired".into()));
+    other.echo(&mut executor, "other", 0).await;
+}
+
+#[tokio::test]
+async fn an_executor_goes_on_when_its_credential_ends() {
+    let world = World::new().await;
+    let mut claims = world.claims(Role::Executor, "exec");
+    claims.ends = Some(claims.iat + 2);
+    let mut executor = world.connect(&claims).await;
+    // By the time that a harness is cut, the executor would have been.
+    let mut short = world.claims(Role::Harness, "short");
+    short.ends = Some(claims.iat + 3);
+    let mut short = world.connect(&short).await;
+    assert_eq!(short.closed().await.0, 1008);
+    world.open_stream(&mut executor, "other", "other").await;
 }
 
 #[tokio::test]

@@ -85,6 +85,7 @@ pub(crate) fn claims_for(role: Role, sub: &str, boot: &str) -> Claims {
         reg: RegistrationId::new("reg-1").unwrap(),
         generation: 1,
         sub: CredentialId::new(sub).unwrap(),
+        ends: None,
         key: (!executor).then(|| {
             let mut digest = [0; 32];
             digest[..sub.len()].copy_from_slice(sub.as_bytes());

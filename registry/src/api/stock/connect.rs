@@ -50,7 +50,7 @@ pub(in crate::api) async fn connect(
         environment: &environment,
         registration: &registration.id,
         generation: registration.generation,
-        credential: &credential.id,
+        credential: &credential,
         key: Some(key),
         expires: now.after(HARNESS_TICKET_LIFETIME),
     };

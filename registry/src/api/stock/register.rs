@@ -149,7 +149,7 @@ fn answer(
         environment: &environment,
         registration: &registration,
         generation,
-        credential: &credential.id,
+        credential,
         key: None,
         expires: credential.expires.map_or(longest, |end| end.min(longest)),
     };

@@ -109,28 +109,6 @@ impl Credentials for Backend {
         .map(id)
         .collect()
     }
-
-    async fn expired_between(
-        &self,
-        since: Timestamp,
-        until: Timestamp,
-        after: &str,
-        limit: u32,
-    ) -> Result<Vec<CredentialId>, StoreError> {
-        sqlx::query(
-            "SELECT id FROM credentials WHERE expires > $1 AND expires <= $2 AND id > $3 AND role = 'harness'
-            ORDER BY id LIMIT $4",
-        )
-        .bind(since.millis())
-        .bind(until.millis())
-        .bind(after)
-        .bind(i64::from(limit))
-        .fetch_all(self.reader())
-        .await?
-        .iter()
-        .map(id)
-        .collect()
-    }
 }
 
 fn id(row: &Row) -> Result<CredentialId, StoreError> {

@@ -75,29 +75,6 @@ async fn a_revoked_credential_is_cut_off() {
 }
 
 #[tokio::test]
-async fn what_a_harness_opened_ends_with_its_credential() {
-    let mut world = World::start().await;
-    world.online(1, 1).await;
-    world.database().credential(&["executor", "--expires", "1s"]).await;
-    let start = Instant::now();
-    let (harness, id) = world.database().credential(&["harness", "--expires", "4s"]).await;
-    assert_eq!(world.registry.connect(&harness, "e", &key(2)).await.status, 200);
-    let credential = CredentialId::new(id).unwrap();
-    let expected = ToRelay::Revoke { credential };
-    assert_eq!(
-        world.relay.hear().await,
-        expected,
-        "the executor's credential ends nothing"
-    );
-    let after = start.elapsed().as_secs_f64();
-    assert!((3.5..9.0).contains(&after), "{after}");
-    world.relay.hears_nothing().await;
-    let token = world.database().token("relay").await;
-    let (mut late, _) = Relay::connect(&world.registry, &token, "late").await;
-    assert_eq!(late.hear().await, expected, "a relay that comes later is told");
-}
-
-#[tokio::test]
 async fn a_deleted_environment_is_forgotten() {
     let mut world = World::start().await;
     let (scoped, id) = world.database().credential(&["harness", "--environment", "e"]).await;

@@ -34,7 +34,8 @@ async fn an_executor_and_a_harness_meet() {
     let registry = Registry::start(&database, &[]).await;
     let (mut relay, welcome) = Relay::connect(&registry, &database.token("relay").await, "boot").await;
     let (executor, executor_id) = database.credential(&["executor", "--expires", "1h"]).await;
-    let (harness, harness_id) = database.credential(&["harness", "--environment", "e"]).await;
+    let limited = ["harness", "--environment", "e", "--expires", "2h"];
+    let (harness, harness_id) = database.credential(&limited).await;
 
     let registered = registry.register(&executor, "e", &key(1)).await;
     assert_eq!(registered.status, 200, "{registered:?}");
@@ -63,6 +64,9 @@ async fn an_executor_and_a_harness_meet() {
     );
     let pass = verify(&connected["url"], &welcome, "boot");
     assert_eq!(pass.exp - pass.iat, 60);
+    // So that a relay can cut the harness then without the registry.
+    let ends = pass.ends.expect("the end of the credential");
+    assert!((7100..=7201).contains(&(ends - pass.iat)), "{pass:?}");
     assert_eq!(
         (pass.sub.as_str(), pass.key),
         (harness_id.as_str(), Some(key(2).digest()))

@@ -4,7 +4,6 @@ stories!(
     a_token_finds_its_credential,
     scopes_must_exist,
     revoking_is_final_and_told,
-    the_expired_are_found,
     use_is_noted,
     lists_in_pages,
 );
@@ -70,24 +69,6 @@ async fn revoking_is_final_and_told(world: World) {
     let unknown = CredentialId::new("none").unwrap();
     let revoked = world.store.revoke_credential(&unknown, NOW).await;
     assert!(matches!(revoked, Err(StoreError::NotFound)), "{revoked:?}");
-}
-
-async fn the_expired_are_found(world: World) {
-    let mut made = Vec::new();
-    for _ in 0..3 {
-        made.push(world.credential(Role::Harness, None).await.id);
-    }
-    made.sort();
-    world.credential(Role::Executor, None).await;
-    let found = async |since, until, after: &str, limit| {
-        let found = world.store.expired_between(at(since), at(until), after, limit);
-        found.await.unwrap()
-    };
-    assert_eq!(found(3599, 3600, "", 10).await, made);
-    assert_eq!(found(0, 9999, made[0].as_str(), 1).await, made[1..2]);
-    for (since, until) in [(3600, 9999), (0, 3599)] {
-        assert!(found(since, until, "", 10).await.is_empty());
-    }
 }
 
 async fn use_is_noted(world: World) {

@@ -1,5 +1,6 @@
 //! Opening the control connection.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -66,18 +67,44 @@ pub enum DialError {
     /// Not within ten seconds.
     #[error("the registry did not answer in time")]
     Timeout,
-    /// No TCP or TLS connection.
-    #[error("the registry is not reachable")]
-    Connect(#[from] std::io::Error),
+    /// No TCP connection.
+    #[error("the registry cannot be reached")]
+    Connect(#[source] io::Error),
+    /// The registry's certificate is not accepted.
+    #[error("the registry's certificate is not trusted; name the authority that issued it with --ca-file")]
+    Certificate(#[source] io::Error),
+    /// No TLS connection for another reason.
+    #[error("no TLS connection to the registry; does it serve https at this address?")]
+    Tls(#[source] io::Error),
     /// The registry refused the credential.
     #[error("the registry refused the relay's credential; it wants a live one of role relay")]
     NotAuthorized,
     /// The registry refused the upgrade.
-    #[error("the registry answered {0}")]
+    #[error("the registry answered {0}{hint}", hint = hint(*.0))]
     Status(StatusCode),
     /// The upgrade failed.
     #[error("the upgrade failed")]
     Upgrade(#[source] Box<WsError>),
+}
+
+/// What to look at when a service at the registry's address answers with this status.
+fn hint(status: StatusCode) -> &'static str {
+    match status {
+        StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED | StatusCode::UPGRADE_REQUIRED | StatusCode::OK => {
+            "; is --registry the base URL of a registry, and does a proxy in between let WebSockets pass?"
+        }
+        _ => "",
+    }
+}
+
+impl DialError {
+    fn tls(error: io::Error) -> Self {
+        let cause = error.get_ref().and_then(|cause| cause.downcast_ref());
+        match cause {
+            Some(rustls::Error::InvalidCertificate(_)) => Self::Certificate(error),
+            _ => Self::Tls(error),
+        }
+    }
 }
 
 /// A registry that can be dialled.
@@ -155,11 +182,15 @@ impl Registry {
     }
 
     async fn open(&self) -> Result<WebSocket, DialError> {
-        let tcp = TcpStream::connect((self.host.as_str(), self.port)).await?;
-        tcp.set_nodelay(true)?;
+        let tcp = TcpStream::connect((self.host.as_str(), self.port)).await;
+        let tcp = tcp.map_err(DialError::Connect)?;
+        tcp.set_nodelay(true).map_err(DialError::Connect)?;
         let socket: Box<dyn Socket> = match &self.tls {
             None => Box::new(tcp),
-            Some((connector, name)) => Box::new(connector.connect(name.clone(), tcp).await?),
+            Some((connector, name)) => {
+                let encrypted = connector.connect(name.clone(), tcp).await;
+                Box::new(encrypted.map_err(DialError::tls)?)
+            }
         };
         let upgrade = |error| DialError::Upgrade(Box::new(error));
         let mut request = self.url.as_str().into_client_request().map_err(upgrade)?;

@@ -68,6 +68,7 @@ fn claims(role: Role, env: &str, generation: u64, sub: &str) -> Claims {
         reg: RegistrationId::new(format!("{env}-{generation}")).unwrap(),
         generation,
         sub: CredentialId::new(sub).unwrap(),
+        ends: None,
         key: (role == Role::Harness).then(|| key(sub)),
     }
 }
@@ -84,6 +85,28 @@ fn executor(env: &str, generation: u64) -> Claims {
 
 fn harness(env: &str, generation: u64, sub: &str) -> Claims {
     claims(Role::Harness, env, generation, sub)
+}
+
+/// So that the list of a relay that runs for years does not fill up.
+#[test]
+fn a_revocation_is_remembered_for_as_long_as_its_tickets_may_live() {
+    let mut world = World::new();
+    let name = |number: usize| CredentialId::new(format!("c{number}")).unwrap();
+    for number in 0..MAX_REVOKED {
+        world.core.revoke(&name(number), world.now);
+    }
+    let refused = |world: &World, number| {
+        let claims = claims(Role::Executor, "env", 1, name(number).as_str());
+        world.core.admit(&claims, world.now) == Err(Refusal::Revoked)
+    };
+    world.now += EXECUTOR_TICKET_LIFETIME - Duration::from_secs(1);
+    world.core.revoke(&name(MAX_REVOKED), world.now);
+    assert!(refused(&world, 0) && refused(&world, MAX_REVOKED - 1));
+    assert!(!refused(&world, MAX_REVOKED), "there was no room");
+    world.now += Duration::from_secs(1);
+    world.core.revoke(&name(MAX_REVOKED), world.now);
+    assert!(refused(&world, MAX_REVOKED));
+    assert!(!refused(&world, 0), "its last ticket has ended");
 }
 
 fn close(connection: ConnectionId, code: u16, reason: &'static str) -> Command {

@@ -34,6 +34,8 @@ use gateway::GatewayArgs;
 use listen::ListenArgs;
 use remote::RemoteArgs;
 
+/// The variable of `--allow-insecure`, which means something of its own to each way of running.
+const ALLOW_INSECURE: &str = "EXECUTOR_ALLOW_INSECURE";
 /// How long file operations may go on after the end.
 const LAST_WORK: Duration = Duration::from_secs(1);
 
@@ -47,6 +49,7 @@ const LAST_WORK: Duration = Duration::from_secs(1);
 #[command(
     name = "executor",
     version,
+    after_help = exit::HELP,
     group = ArgGroup::new("mode").args(["remote", "listen"]).required(true),
     subcommand_negates_reqs = true,
     args_conflicts_with_subcommands = true,
@@ -88,6 +91,9 @@ struct ServingArgs {
         env = "EXECUTOR_CONCURRENT_REQUESTS"
     )]
     concurrent_requests: NonZeroUsize,
+    /// Send secrets unencrypted to other machines, and let whoever reaches --listen run commands
+    #[arg(long, env = ALLOW_INSECURE, value_parser = FalseyValueParser::new())]
+    allow_insecure: bool,
     #[command(flatten)]
     shell: ShellArgs,
 }
@@ -98,9 +104,6 @@ struct ShellArgs {
     /// End when stdin is closed, so that the program cannot outlive its parent
     #[arg(long, env = "EXECUTOR_EXIT_ON_STDIN_CLOSE", value_parser = FalseyValueParser::new())]
     exit_on_stdin_close: bool,
-    /// Send secrets unencrypted to other machines, and let whoever reaches --listen run commands
-    #[arg(long, env = "EXECUTOR_ALLOW_INSECURE", value_parser = FalseyValueParser::new())]
-    allow_insecure: bool,
 }
 
 fn concurrency(text: &str) -> Result<NonZeroUsize, String> {
@@ -216,7 +219,7 @@ async fn serve(mode: Mode, budget: Budget, serving: ServingArgs, admin: AdminArg
     if shell.exit_on_stdin_close {
         stop_with_stdin(stop.clone()).context("cannot watch stdin")?;
     }
-    let allow_insecure = shell.allow_insecure;
+    let allow_insecure = serving.allow_insecure;
     let server = Server::new(Config {
         concurrent_requests: serving.concurrent_requests,
         budget: Arc::new(budget),
@@ -236,9 +239,10 @@ async fn serve(mode: Mode, budget: Budget, serving: ServingArgs, admin: AdminArg
             let status = Status::default();
             serve_operators(admin, Some(status.clone()), stop.clone())?;
             remote::serve(plan, status, stop, |accepted| {
+                let harness = accepted.harness_key.digest();
                 let (sender, receiver) = accepted.stream.split();
                 let server = server.clone();
-                tokio::spawn(async move { server.serve_stream(sender, receiver).await });
+                tokio::spawn(async move { server.serve_harness(harness, sender, receiver).await });
             })
             .await
         }

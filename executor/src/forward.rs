@@ -8,7 +8,9 @@ use rendezvous_rpc::Message;
 use rendezvous_transport::dial::{DialError, Dialer};
 use rendezvous_transport::direct;
 use rendezvous_transport::stream::{MessageReceiver, MessageSender, MessageStream};
+use rendezvous_wire::reason;
 use rendezvous_wire::secret::Secret;
+use url::{Position, Url};
 
 /// The exec-server that does the work.
 #[derive(Clone, Debug)]
@@ -35,15 +37,16 @@ impl Backend {
     }
 
     /// Passes a stream on until either side ends it; then the other side is ended, too. Without a connection to the
-    /// exec-server the stream is closed at once, and the harness comes again.
+    /// exec-server the stream is reset at once, which says why, and the harness comes again.
     pub async fn forward(&self, stream: MessageStream) {
         let id = stream.id().clone();
         let backend = match self.connect().await {
             Ok(backend) => backend,
             Err(error) => {
-                tracing::warn!(stream = %id, error = %crate::remote::chain(&error), "cannot reach the exec-server");
+                let (exec_server, error) = (self.place(), crate::remote::chain(&error));
+                tracing::warn!(stream = %id, exec_server, error, "cannot reach the exec-server, the harness is sent away");
                 metrics::counter!("executor_forwards_total", "result" => "failed").increment(1);
-                return;
+                return stream.refuse(reason::UNREACHABLE);
             }
         };
         metrics::counter!("executor_forwards_total", "result" => "up").increment(1);
@@ -55,6 +58,12 @@ impl Backend {
         }
         tokio::join!(from_harness.close(), from_backend.close());
         tracing::debug!(stream = %id, "forwarding ended");
+    }
+
+    /// Where it is, without what may be secret in its URL.
+    fn place(&self) -> String {
+        let url = Url::parse(self.url.expose());
+        url.map_or_else(|_| "?".to_owned(), |url| url[..Position::BeforePath].to_owned())
     }
 
     async fn connect(&self) -> Result<MessageStream, DialError> {

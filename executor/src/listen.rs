@@ -63,14 +63,17 @@ impl Listener {
     }
 }
 
-/// Serves one client over stdin and stdout, until it closes stdin or `stop`.
+/// Serves one client over stdin and stdout, until it closes stdin or `stop`. What it asked before is answered, as long as no
+/// answer takes a second.
 pub async fn serve_stdio(server: &Server, stop: impl Future<Output = ()>) {
     let stream = direct::over_lines(tokio::io::stdin(), tokio::io::stdout());
-    let (sender, receiver) = stream.split();
+    let (sender, mut receiver) = stream.split();
     tokio::select! {
-        () = server.serve_stream(sender, receiver) => {}
+        () = server.serve_stream(sender, &mut receiver) => {}
         () = stop => {}
     }
+    // So that the last answers are out before the program ends.
+    receiver.close().await;
 }
 
 /// Cancels `stop` when stdin ends; what comes in is dropped.

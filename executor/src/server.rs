@@ -23,13 +23,15 @@ use rendezvous_host::sandbox::Sandbox;
 use rendezvous_host::snapshot::SnapshotBudget;
 use rendezvous_rpc::RpcError;
 use rendezvous_rpc::method::environment::EnvironmentInfo;
+use rendezvous_wire::key::KeyDigest;
 use rendezvous_wire::limits::SESSION_RETENTION;
 use tokio::sync::OnceCell;
 
 pub(crate) use self::connection::Connection;
 pub(crate) use self::push::stream_name;
 use crate::methods::{environment, http};
-use crate::session::{MAX_SESSIONS, Sessions};
+use crate::session::Sessions;
+pub use crate::session::{MAX_SESSIONS, MAX_SESSIONS_PER_HARNESS};
 
 /// Memory that unfinished messages and early records of all streams may occupy together.
 pub const UNFINISHED_MEMORY: usize = 256 * 1024 * 1024;
@@ -57,7 +59,8 @@ pub trait Sink: Send + Sync + 'static {
 
 /// Receives whole messages from the client.
 pub trait Source: Send {
-    /// The next message; nothing once the stream is over. Must be cancel-safe.
+    /// The next message; nothing once no more will come. What came before is answered unless [`Sink::over`] is ready by
+    /// then. Must be cancel-safe.
     fn recv(&mut self) -> impl Future<Output = Option<Bytes>> + Send;
 }
 
@@ -68,6 +71,8 @@ pub struct Config {
     pub session_retention: Duration,
     /// Sessions at once, detached ones included.
     pub max_sessions: usize,
+    /// Of them, those that one harness key may have opened.
+    pub max_sessions_per_harness: usize,
     /// Bounds the processes of all sessions together.
     pub budget: Arc<Budget>,
     /// Makes the sandboxes that requests ask for.
@@ -85,6 +90,7 @@ impl Default for Config {
         Self {
             session_retention: SESSION_RETENTION,
             max_sessions: MAX_SESSIONS,
+            max_sessions_per_harness: MAX_SESSIONS_PER_HARNESS,
             budget: Arc::default(),
             sandbox: Sandbox::default(),
             concurrent_requests: NonZeroUsize::MIN,
@@ -134,7 +140,12 @@ impl Server {
     ///
     /// Must run inside a tokio runtime with IO and time.
     pub async fn serve_stream(&self, sink: impl Sink, source: impl Source) {
-        dispatch::serve(Arc::clone(&self.shared), sink, source).await;
+        dispatch::serve(Arc::clone(&self.shared), None, sink, source).await;
+    }
+
+    /// Serves one stream of the harness with this key, as [`Self::serve_stream`] does.
+    pub async fn serve_harness(&self, harness: KeyDigest, sink: impl Sink, source: impl Source) {
+        dispatch::serve(Arc::clone(&self.shared), Some(harness), sink, source).await;
     }
 
     /// Kills the processes of all sessions, which end; new ones are refused.

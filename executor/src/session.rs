@@ -10,6 +10,7 @@ use rendezvous_host::process::{Event, Outlet, Processes};
 use rendezvous_host::proxy::Slots;
 use rendezvous_host::snapshot::Snapshots;
 use rendezvous_rpc::RpcError;
+use rendezvous_wire::key::KeyDigest;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
@@ -20,6 +21,8 @@ use crate::server::Config;
 
 /// Sessions at once, detached ones included.
 pub const MAX_SESSIONS: usize = 1024;
+/// Sessions at once that one harness key opened, so that no harness takes every place.
+pub const MAX_SESSIONS_PER_HARNESS: usize = MAX_SESSIONS / 2;
 
 /// All sessions of a server.
 #[derive(Debug)]
@@ -39,6 +42,8 @@ struct Table {
 pub(crate) struct Session {
     /// A bearer secret: whoever knows it may resume the session. It is never logged.
     id: String,
+    /// The harness that opened it; none on connections that name no key.
+    owner: Option<KeyDigest>,
     processes: Processes,
     snapshots: Snapshots,
     outlet: Outlet,
@@ -99,10 +104,11 @@ impl Sessions {
         &self.config
     }
 
-    /// Opens a session, or resumes a detached one, and sends its events to `listener` and other messages of its own to
-    /// `messages` from now on.
+    /// Opens a session for `owner`, or resumes a detached one, and sends its events to `listener` and other messages of its
+    /// own to `messages` from now on.
     pub(crate) fn attach(
         self: &Arc<Self>,
+        owner: Option<KeyDigest>,
         resume: Option<&str>,
         listener: mpsc::Sender<Event>,
         messages: mpsc::Sender<Bytes>,
@@ -117,7 +123,7 @@ impl Sessions {
                 .get(id)
                 .cloned()
                 .ok_or_else(|| RpcError::invalid_request(format!("unknown session id {id}")))?,
-            None => table.open(&self.config)?,
+            None => table.open(&self.config, owner)?,
         };
         let instance = {
             let mut state = session.state();
@@ -172,14 +178,22 @@ impl Sessions {
 }
 
 impl Table {
-    fn open(&mut self, config: &Config) -> Result<Arc<Session>, RpcError> {
-        if self.sessions.len() >= config.max_sessions && !self.evict() {
+    fn open(&mut self, config: &Config, owner: Option<KeyDigest>) -> Result<Arc<Session>, RpcError> {
+        if owner.is_some() {
+            let is_own = |session: &Session| session.owner == owner;
+            let own = self.sessions.values().filter(|session| is_own(session)).count();
+            if own >= config.max_sessions_per_harness && !self.evict(is_own) {
+                return Err(RpcError::internal("too many sessions of this harness"));
+            }
+        }
+        if self.sessions.len() >= config.max_sessions && !self.evict(|_| true) {
             return Err(RpcError::internal("too many sessions"));
         }
         let id = Uuid::new_v4().to_string();
         let outlet = Outlet::default();
         let session = Arc::new(Session {
             id: id.clone(),
+            owner,
             processes: Processes::new(outlet.clone(), Arc::clone(&config.budget)),
             snapshots: Snapshots::new(Arc::clone(&config.budget), config.snapshots.clone()),
             outlet,
@@ -194,12 +208,12 @@ impl Table {
         Ok(session)
     }
 
-    /// Gives up the session that has been detached for longest among those in which nothing runs.
-    fn evict(&mut self) -> bool {
+    /// Gives up the session that has been detached for longest among those of a kind in which nothing runs.
+    fn evict(&mut self, is_of_kind: impl Fn(&Session) -> bool) -> bool {
         let oldest = self
             .sessions
             .values()
-            .filter(|session| session.processes.running() == 0)
+            .filter(|session| is_of_kind(session) && session.processes.running() == 0)
             .filter_map(|session| Some((session.detached_at()?, session.id.clone())))
             .min();
         oldest.is_some_and(|(_, id)| self.sessions.remove(&id).is_some())

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use clap::builder::FalseyValueParser;
 use rendezvous_executor::forward::Backend;
 use rendezvous_executor::remote::Status;
 use rendezvous_service::args::AdminArgs;
@@ -13,8 +14,8 @@ use rendezvous_transport::policy::ClearText;
 use rendezvous_wire::secret::Secret;
 use tokio_util::sync::CancellationToken;
 
-use super::ShellArgs;
 use super::remote::{self, RemoteArgs};
+use super::{ALLOW_INSECURE, ShellArgs};
 
 /// Passes harnesses that a registry admits on to another exec-server.
 ///
@@ -29,6 +30,9 @@ pub(super) struct ForwardArgs {
     connect_token_file: Option<PathBuf>,
     #[command(flatten)]
     pub(super) remote: RemoteArgs,
+    /// Send secrets unencrypted to other machines: to the registry, the relay, and the exec-server, with what commands do
+    #[arg(long, env = ALLOW_INSECURE, value_parser = FalseyValueParser::new())]
+    allow_insecure: bool,
     #[command(flatten)]
     pub(super) shell: ShellArgs,
     #[command(flatten)]
@@ -36,7 +40,7 @@ pub(super) struct ForwardArgs {
 }
 
 pub(super) async fn run(args: ForwardArgs, token: Secret, stop: CancellationToken) -> anyhow::Result<()> {
-    let clear_text = ClearText::allow_insecure(args.shell.allow_insecure);
+    let clear_text = ClearText::allow_insecure(args.allow_insecure);
     let plan = remote::plan(args.remote, token, clear_text)?;
     let bearer = args.connect_token_file.as_deref().map(secret_file::read);
     let bearer = bearer.transpose().map_err(Failure::usage)?;

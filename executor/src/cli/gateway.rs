@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
+use clap::builder::FalseyValueParser;
 use rendezvous_executor::gateway::{Gateway, GatewayError, Upstream};
 use rendezvous_service::args::AdminArgs;
 use rendezvous_service::exit::Failure;
@@ -14,7 +15,7 @@ use rendezvous_transport::policy::{ClearText, RegistryUrl};
 use rendezvous_transport::tls::Trust;
 use tokio_util::sync::CancellationToken;
 
-use super::ShellArgs;
+use super::{ALLOW_INSECURE, ShellArgs};
 
 /// Lets a stock executor with an API key use a registry on another machine.
 ///
@@ -36,6 +37,9 @@ pub(super) struct GatewayArgs {
     /// PEM file with certificate authorities to trust beside the machine's own
     #[arg(long, value_name = "FILE", env = "EXECUTOR_CA_FILE")]
     ca_file: Option<PathBuf>,
+    /// Send the executor's credential and ticket unencrypted to a registry and relay on other machines
+    #[arg(long, env = ALLOW_INSECURE, value_parser = FalseyValueParser::new())]
+    allow_insecure: bool,
     #[command(flatten)]
     pub(super) shell: ShellArgs,
     #[command(flatten)]
@@ -43,7 +47,7 @@ pub(super) struct GatewayArgs {
 }
 
 pub(super) async fn run(args: GatewayArgs, stop: CancellationToken) -> anyhow::Result<()> {
-    let clear_text = ClearText::allow_insecure(args.shell.allow_insecure);
+    let clear_text = ClearText::allow_insecure(args.allow_insecure);
     let registry = RegistryUrl::parse(&args.remote, clear_text);
     let registry = registry.map_err(|error| Failure::usage(format!("--remote: {error}")))?;
     let trust = Arc::new(Trust::new(args.ca_file.as_deref()).map_err(Failure::usage)?);

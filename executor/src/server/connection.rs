@@ -13,6 +13,7 @@ use rendezvous_rpc::method::initialize::{
 use rendezvous_rpc::method::process::{Consumed, ConsumedParams, SignalProcess, Terminate};
 use rendezvous_rpc::method::{Method as _, Notification as _};
 use rendezvous_rpc::{RequestId, RpcError};
+use rendezvous_wire::key::KeyDigest;
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
@@ -54,6 +55,8 @@ pub(crate) struct Connection<S> {
     pub(crate) server: Arc<Shared>,
     pub(crate) handles: Handles,
     pub(crate) background: Background<S>,
+    /// The key of the harness at the other end, if it has one.
+    harness: Option<KeyDigest>,
     sink: Arc<S>,
     listener: mpsc::Sender<Event>,
     /// Takes messages of the session's own.
@@ -82,6 +85,7 @@ fn consumed(session: &Session, notification: &Notification) -> bool {
 impl<S: Sink> Connection<S> {
     pub(super) fn new(
         server: Arc<Shared>,
+        harness: Option<KeyDigest>,
         sink: Arc<S>,
         listener: mpsc::Sender<Event>,
         messages: mpsc::Sender<Bytes>,
@@ -92,6 +96,7 @@ impl<S: Sink> Connection<S> {
             server,
             handles,
             background,
+            harness,
             sink,
             listener,
             messages,
@@ -212,6 +217,7 @@ impl<S: Sink> Connection<S> {
             return Err(twice());
         }
         let attachment = self.server.sessions.attach(
+            self.harness,
             params.resume_session_id.as_deref(),
             self.listener.clone(),
             self.messages.clone(),

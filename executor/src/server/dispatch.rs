@@ -11,6 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use rendezvous_rpc::envelope::Request;
 use rendezvous_rpc::method::{Method as _, environment, fs, process};
+use rendezvous_wire::key::KeyDigest;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -24,18 +25,18 @@ use crate::session::policy::MAX_MESSAGES;
 
 /// Calls of one stream that are answered past another one, with one request at a time.
 const MAX_OVERTAKING: usize = 64;
-/// Time for the call that is being answered when the stream ends.
+/// Time for the call that is being answered when the stream ends, and for each one when only the client's input has ended.
 const LAST_CALL: Duration = Duration::from_secs(1);
 
 /// Serves one stream until it is over or the client breaks the protocol.
-pub(super) async fn serve<S: Sink>(server: Arc<Shared>, sink: S, source: impl Source) {
+pub(super) async fn serve<S: Sink>(server: Arc<Shared>, harness: Option<KeyDigest>, sink: S, source: impl Source) {
     let sink = Arc::new(sink);
     let (listener, events) = mpsc::channel(MAX_EVENTS);
     let mut pusher = AbortOnDropHandle::new(tokio::spawn(push(Arc::clone(&sink), events)));
     let (own, messages) = mpsc::channel(MAX_MESSAGES);
     let _passing = AbortOnDropHandle::new(tokio::spawn(pass_on(Arc::clone(&sink), messages)));
     let concurrency = server.sessions.config().concurrent_requests.get();
-    let connection = Arc::new(Connection::new(server, Arc::clone(&sink), listener, own));
+    let connection = Arc::new(Connection::new(server, harness, Arc::clone(&sink), listener, own));
     // A call may wait for long, and what came behind it is held meanwhile.
     let given_up = {
         let sink = Arc::clone(&sink);
@@ -52,6 +53,7 @@ pub(super) async fn serve<S: Sink>(server: Arc<Shared>, sink: S, source: impl So
         concurrency,
         calls: JoinSet::new(),
         running: [0; 2],
+        has_ended: false,
     };
     tokio::select! {
         biased;
@@ -77,6 +79,8 @@ struct Dispatcher<S, R> {
     calls: JoinSet<(Lane, bool)>,
     /// How many of them each lane has.
     running: [usize; 2],
+    /// No more messages come, but what came is still to be answered.
+    has_ended: bool,
 }
 
 impl<S: Sink, R: Source> Dispatcher<S, R> {
@@ -87,6 +91,7 @@ impl<S: Sink, R: Source> Dispatcher<S, R> {
                     self.dispatch(message).await
                 }
                 Some(message) => self.answer(message).await,
+                None if self.has_ended && self.calls.is_empty() => return End,
                 None => self.wait().await,
             };
             if let Err(end) = step {
@@ -106,9 +111,23 @@ impl<S: Sink, R: Source> Dispatcher<S, R> {
                     self.start(lane, next);
                 }
             }
-            message = self.source.recv(), if self.inbox.has_room() => self.inbox.push(message.ok_or(End)?),
+            message = self.source.recv(), if !self.has_ended && self.inbox.has_room() => match message {
+                Some(message) => self.inbox.push(message),
+                None => self.end_input().await?,
+            },
+            () = sleep(LAST_CALL), if self.has_ended => return Err(End),
         }
         Ok(())
+    }
+
+    /// The client has said all. It may still listen, unless the stream itself is over.
+    async fn end_input(&mut self) -> Result<(), End> {
+        self.has_ended = true;
+        tokio::select! {
+            biased;
+            () = self.sink.over() => Err(End),
+            () = std::future::ready(()) => Ok(()),
+        }
     }
 
     /// Answers one message before the next is looked at.
@@ -120,8 +139,12 @@ impl<S: Sink, R: Source> Dispatcher<S, R> {
             tokio::select! {
                 biased;
                 reaction = &mut answer => break reaction,
-                message = self.source.recv(), if self.inbox.has_room() => {
-                    let message = message.ok_or(End)?;
+                () = sleep(LAST_CALL), if self.has_ended => return Err(End),
+                message = self.source.recv(), if !self.has_ended && self.inbox.has_room() => {
+                    let Some(message) = message else {
+                        self.end_input().await?;
+                        continue;
+                    };
                     if connection.take_consumed(&message) || connection.take_answer(&message) {
                         continue;
                     }

@@ -60,6 +60,61 @@ async fn lines_may_end_either_way_and_blank_ones_are_nothing() {
     }
 }
 
+/// A script that pipes its questions in has nothing more to say by the time that they are looked at.
+#[tokio::test]
+async fn what_was_asked_before_the_end_of_stdin_is_answered() {
+    for concurrency in ["1", "8"] {
+        let mut child = command(&["--listen", "stdio", "--concurrent-requests", concurrency])
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .expect("start");
+        let mut stdin = child.stdin.take().expect("stdin");
+        let mut text = String::from("{\"id\":1,\"method\":\"initialize\",\"params\":{\"clientName\":\"x\"}}\n");
+        text.push_str("{\"method\":\"initialized\"}\n");
+        for id in 2..200 {
+            text.push_str(&format!("{{\"id\":{id},\"method\":\"environment/status\"}}\n"));
+        }
+        let started = json!({"id": 200, "method": "process/start", "params": start("p", "printf done")});
+        // The last line has no end.
+        text.push_str(&started.to_string());
+        let mut last = 200;
+        if concurrency == "1" {
+            // Has to wait for the program.
+            last = 201;
+            let read = json!({"id": 201, "method": "process/read", "params": {"processId": "p", "waitMs": 30000}});
+            text.push_str(&format!("\n{read}"));
+        }
+        within(stdin.write_all(text.as_bytes())).await.expect("send");
+        drop(stdin);
+        let output = within(child.wait_with_output()).await.expect("end");
+        assert_eq!(output.status.code(), Some(0));
+        let lines = std::str::from_utf8(&output.stdout).expect("text").lines();
+        let messages = lines.map(|line| serde_json::from_str::<Value>(line).expect("JSON alone"));
+        let replies: Vec<Value> = messages.filter(|message| message.get("id").is_some()).collect();
+        let mut ids: Vec<u64> = replies.iter().map(|reply| reply["id"].as_u64().expect("id")).collect();
+        if concurrency != "1" {
+            ids.sort_unstable();
+        }
+        assert_eq!(ids, (1..=last).collect::<Vec<u64>>(), "{replies:?}");
+        assert!(replies.iter().all(|reply| reply.get("result").is_some()), "{replies:?}");
+    }
+}
+
+/// Nobody reads the answers, and nobody says so either.
+#[tokio::test]
+async fn a_client_that_takes_nothing_after_the_end_of_stdin_is_given_up() {
+    let folder = tempfile::tempdir().expect("folder");
+    let file = folder.path().join("big");
+    std::fs::write(&file, vec![b'x'; 8 * 1024 * 1024]).expect("file");
+    let mut pipe = Pipe::start("stdio");
+    pipe.open().await;
+    let path = format!("file://{}", file.display());
+    let read = json!({"id": 2, "method": "fs/readFile", "params": {"path": path}});
+    pipe.send(format!("{read}\n").as_bytes()).await;
+    drop(pipe.stdin);
+    assert_eq!(within(pipe.child.wait()).await.expect("end").code(), Some(0));
+}
+
 #[tokio::test]
 async fn the_end_of_stdin_kills_processes_and_stops_calls() {
     let folder = tempfile::tempdir().expect("folder");

@@ -1,6 +1,7 @@
 //! The real binary against a registry and a relay that do as they are told.
 
 mod credential;
+mod forward;
 mod hostile;
 mod hostile_harness;
 mod operators;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use rendezvous_executor::server::{Config, Server, Sink, Source};
+use rendezvous_wire::key::KeyDigest;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -339,6 +340,39 @@ async fn sessions_are_bounded_and_idle_detached_ones_make_room() {
     let error = Client::raw(&server).initialize(None).await.expect_err("shut");
     assert_eq!(error, (-32603, "the executor is stopping".into()));
     assert_eq!(server.sessions(), 0);
+}
+
+#[tokio::test]
+async fn one_harness_cannot_take_every_place_for_a_session() {
+    let server = Server::new(Config {
+        max_sessions: 3,
+        max_sessions_per_harness: 2,
+        ..Config::default()
+    });
+    let (greedy, other) = (KeyDigest([1; 32]), KeyDigest([2; 32]));
+    let mut held = Vec::new();
+    for _ in 0..2 {
+        let mut client = Client::of(&server, greedy);
+        client.initialize(None).await.expect("a place");
+        held.push(client);
+    }
+    let error = Client::of(&server, greedy)
+        .initialize(None)
+        .await
+        .expect_err("its share");
+    assert_eq!(error, (-32603, "too many sessions of this harness".into()));
+    let mut modest = Client::of(&server, other);
+    modest.initialize(None).await.expect("the others' share");
+    // Its own idle session makes room, and nobody else's.
+    drop(held.pop());
+    let mut next = Client::of(&server, greedy);
+    timeout(PATIENCE, async { while next.initialize(None).await.is_err() {} })
+        .await
+        .expect("room in time");
+    assert_eq!(server.sessions(), 3);
+    modest.notify("initialized", json!({})).await;
+    let status = modest.call("environment/status", json!(null)).await;
+    assert_eq!(status.expect("still here")["status"], "ready");
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use rendezvous_executor::server::{Config, Server, Sink, Source};
 use rendezvous_host::sandbox::{Sandbox, Tools};
+use rendezvous_wire::key::KeyDigest;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -55,10 +56,27 @@ pub(crate) fn server() -> Server {
 impl Client {
     /// A stream without `initialize`.
     pub(crate) fn raw(server: &Server) -> Self {
+        Self::over(
+            |server, sink, source| async move { server.serve_stream(sink, source).await },
+            server,
+        )
+    }
+
+    /// A stream of the harness with this key, without `initialize`.
+    pub(crate) fn of(server: &Server, harness: KeyDigest) -> Self {
+        Self::over(
+            move |server, sink, source| async move { server.serve_harness(harness, sink, source).await },
+            server,
+        )
+    }
+
+    fn over<F: Future<Output = ()> + Send + 'static>(
+        serve: impl FnOnce(Server, Out, In) -> F,
+        server: &Server,
+    ) -> Self {
         let (outgoing, source) = mpsc::channel(16);
         let (sink, incoming) = mpsc::channel(4);
-        let server = server.clone();
-        tokio::spawn(async move { server.serve_stream(Out(sink), In(source)).await });
+        tokio::spawn(serve(server.clone(), Out(sink), In(source)));
         Self {
             outgoing,
             incoming,

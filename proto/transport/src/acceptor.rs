@@ -301,7 +301,7 @@ where
                 match command {
                     Command::Send(message) => accept_message(self.acceptor.send(key, message)),
                     Command::Initialized => self.acceptor.set_initialized(key),
-                    Command::Close => self.acceptor.close(key, reason::PROCESSOR_ENDED),
+                    Command::Close(reason) => self.acceptor.close(key, reason),
                 }
             }
             next = self.asked.try_recv().ok();

@@ -137,7 +137,7 @@ where
             match command {
                 Command::Send(message) => self.link.feed(message)?,
                 Command::Initialized => {}
-                Command::Close => return Ok(true),
+                Command::Close(_) => return Ok(true),
             }
             next = if self.link.has_room() {
                 self.port.asked.try_recv().ok().map(|(_, command)| command)

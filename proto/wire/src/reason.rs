@@ -11,6 +11,8 @@ pub const HARNESS_GONE: &str = "harness_disconnected";
 pub const EXECUTOR_GONE: &str = "executor_disconnected";
 /// The executor's processor for this stream ended.
 pub const PROCESSOR_ENDED: &str = "processor_ended";
+/// `executor forward` cannot reach the exec-server behind it.
+pub const UNREACHABLE: &str = "exec_server_unreachable";
 /// A record of the stream never arrived.
 pub const RECORD_GAP: &str = "record_gap";
 /// A receiver did not take its messages for too long.

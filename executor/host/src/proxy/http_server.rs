@@ -38,6 +38,10 @@ pub const HEAD_LIMIT: Duration = Duration::from_secs(30);
 /// Longest name of a method, in bytes.
 pub const MAX_METHOD: usize = 32;
 
+/// How long nothing may move between a program and the proxy, so that a program which takes nothing of its answer gives its
+/// place up. Longer than for the server's side, whose silence is to be answered for.
+const PROGRAM_LIMIT: Duration = IDLE_LIMIT.saturating_add(HEAD_LIMIT);
+
 type Reply = Response<UnsyncBoxBody<Bytes, hyper::Error>>;
 
 /// A tunnel that was agreed on, for when the answer has been sent.
@@ -45,6 +49,10 @@ type Agreed = Arc<Mutex<Option<(OnUpgrade, TcpStream)>>>;
 
 /// Serves one connection of a program to its end.
 pub(super) async fn serve(stream: TcpStream, client: SocketAddr, gate: Arc<Gate>) {
+    serve_within(PROGRAM_LIMIT, stream, client, gate).await;
+}
+
+async fn serve_within(limit: Duration, stream: TcpStream, client: SocketAddr, gate: Arc<Gate>) {
     let agreed = Agreed::default();
     let Ok(presence) = Presence::of(&stream).map(Arc::new) else {
         return;
@@ -64,7 +72,7 @@ pub(super) async fn serve(stream: TcpStream, client: SocketAddr, gate: Arc<Gate>
         .max_headers(MAX_HEADERS)
         // Some servers and programs look for names as they were written.
         .preserve_header_case(true)
-        .serve_connection(TokioIo::new(stream), service)
+        .serve_connection(TokioIo::new(Idle::new(stream, limit)), service)
         .with_upgrades()
         .await;
     if let Err(error) = served {
@@ -240,4 +248,69 @@ fn mark(reply: &mut Reply, outcome: &Outcome) {
     reply
         .headers_mut()
         .insert("x-proxy-error", HeaderValue::from_static(outcome.header()));
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+    use tokio::time::timeout;
+
+    use super::super::decision::{Answer, Notice, Referee};
+    use super::super::gate::{MAX_QUESTIONS, system_resolver};
+    use super::super::rules::{Mode, Rules};
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    #[derive(Debug)]
+    struct Silent;
+
+    impl Referee for Silent {
+        fn ask(&self, _: Protocol, _: &Target) -> Option<Answer> {
+            None
+        }
+
+        fn notice(&self, _: Notice) {}
+    }
+
+    async fn listener() -> (TcpListener, SocketAddr) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        (listener, address)
+    }
+
+    /// A server that sends without end, and a program that asks it and never reads.
+    #[tokio::test]
+    async fn a_program_that_takes_nothing_gives_its_place_up() {
+        let (server, origin) = listener().await;
+        let sending = tokio::spawn(async move {
+            let (mut stream, _) = server.accept().await.unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
+            while stream.write_all(&[b'x'; 65536]).await.is_ok() {}
+        });
+        let (proxy, at) = listener().await;
+        let mut program = TcpStream::connect(at).await.unwrap();
+        let (near, client) = proxy.accept().await.unwrap();
+        let mut rules = Rules::new(Mode::Full, true);
+        rules.allow("127.0.0.1").unwrap();
+        let gate = Gate {
+            rules,
+            referee: Arc::new(Silent),
+            resolver: system_resolver(),
+            questions: tokio::sync::Semaphore::new(MAX_QUESTIONS),
+        };
+        let request = format!("GET http://{origin}/ HTTP/1.1\r\nHost: {origin}\r\n\r\n");
+        program.write_all(request.as_bytes()).await.unwrap();
+        let limit = Duration::from_millis(300);
+        let served = serve_within(limit, near, client, Arc::new(gate));
+        timeout(PATIENCE, served).await.expect("an end");
+        timeout(PATIENCE, sending)
+            .await
+            .expect("the server's connection ends, too")
+            .unwrap();
+        let mut answer = [0; 15];
+        program.read_exact(&mut answer).await.unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 200 OK");
+    }
 }

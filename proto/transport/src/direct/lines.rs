@@ -1,12 +1,14 @@
 use std::io;
+use std::sync::Arc;
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use futures_util::StreamExt as _;
 use rendezvous_wire::limits::MAX_MESSAGE;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, BufWriter};
 use tokio::sync::mpsc;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_util::codec::{Decoder, FramedRead};
+use tokio_util::sync::CancellationToken;
 
 use super::{Port, open};
 use crate::link::{CLOSE_TIMEOUT, LinkError};
@@ -17,6 +19,9 @@ const BUFFER: usize = 64 * 1024;
 
 /// Uses two byte streams as a stream of messages, one in each line. Blank lines are ignored, a line ends with LF or CR LF, and
 /// may have 64 MiB without that. What is sent must not hold a line end. Must be called inside a Tokio runtime.
+///
+/// The end of `reader` ends what is received only: more can be sent until the application closes the stream, or the peer takes
+/// nothing for a second.
 pub fn over_lines<R, W>(reader: R, writer: W) -> MessageStream
 where
     R: AsyncRead + Unpin + Send + 'static,
@@ -34,6 +39,7 @@ where
     W: AsyncWrite + Unpin,
 {
     let Port { mut asked, outlet } = port;
+    let input_ended = CancellationToken::new();
     let mut lines = FramedRead::with_capacity(reader, Lines::default(), BUFFER);
     let reading = async {
         loop {
@@ -46,22 +52,35 @@ where
             }
             match lines.next().await {
                 Some(Ok(line)) => outlet.put(line),
-                Some(Err(error)) => return error,
-                None => {
-                    return LinkError::Closed {
-                        code: None,
-                        reason: String::new(),
-                    };
-                }
+                Some(Err(error)) => return Err(error),
+                None => return Ok(()),
             }
         }
     };
-    let mut writing = Box::pin(write(BufWriter::with_capacity(BUFFER, writer), &mut asked));
+    let mut writing = Box::pin(write(
+        BufWriter::with_capacity(BUFFER, writer),
+        &mut asked,
+        &input_ended,
+    ));
     let end = tokio::select! {
-        error = reading => {
-            outlet.end(error.into());
-            // What was sent before the application knew may leave.
-            let _ = timeout(CLOSE_TIMEOUT, writing).await;
+        read = reading => {
+            match read {
+                Ok(()) => {
+                    outlet.end_input(StreamEnd::Disconnected(Arc::new(LinkError::Closed {
+                        code: None,
+                        reason: String::new(),
+                    })));
+                    input_ended.cancel();
+                    // An error ends the stream like its close.
+                    let _ = writing.await;
+                    drop(outlet);
+                }
+                Err(error) => {
+                    outlet.end(error.into());
+                    // What was sent before the application knew may leave.
+                    let _ = timeout(CLOSE_TIMEOUT, writing).await;
+                }
+            }
             return;
         }
         written = &mut writing => match written {
@@ -72,25 +91,39 @@ where
     outlet.end(end);
 }
 
-/// Writes until the application closes the stream.
+/// Writes until the application closes the stream. Once the input has ended, nobody else notices a peer that takes nothing.
 async fn write(
     mut writer: impl AsyncWrite + Unpin,
     asked: &mut mpsc::UnboundedReceiver<(Tag, Command)>,
+    input_ended: &CancellationToken,
 ) -> io::Result<()> {
+    let stuck = async || {
+        input_ended.cancelled().await;
+        sleep(CLOSE_TIMEOUT).await;
+    };
     let mut next = asked.recv().await;
     while let Some((_, command)) = next {
         match command {
             Command::Send(message) => {
-                writer.write_all(&message).await?;
-                writer.write_all(b"\n").await?;
+                let line = async {
+                    writer.write_all(&message).await?;
+                    writer.write_all(b"\n").await
+                };
+                tokio::select! {
+                    written = line => written?,
+                    () = stuck() => return Err(io::ErrorKind::TimedOut.into()),
+                }
             }
             Command::Initialized => {}
-            Command::Close => break,
+            Command::Close(_) => break,
         }
         next = match asked.try_recv() {
             Ok(command) => Some(command),
             Err(_) => {
-                writer.flush().await?;
+                tokio::select! {
+                    flushed = writer.flush() => flushed?,
+                    () = stuck() => return Err(io::ErrorKind::TimedOut.into()),
+                }
                 asked.recv().await
             }
         };

@@ -200,7 +200,7 @@ where
             match command {
                 Command::Send(message) => accept_message(self.stream.send(message)),
                 Command::Initialized => self.stream.set_initialized(),
-                Command::Close => self.stream.close(reason::HARNESS_GONE),
+                Command::Close(_) => self.stream.close(reason::HARNESS_GONE),
             }
             next = self.asked.try_recv().ok().map(|(_, command)| command);
         }

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use rendezvous_channel::acceptor::StreamKey;
 use rendezvous_wire::id::StreamId;
 use rendezvous_wire::limits::MAX_MESSAGE;
+use rendezvous_wire::reason;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -29,7 +30,8 @@ pub(crate) enum Command {
     /// The bytes carry their permit, and give it back when they are sent and dropped.
     Send(Bytes),
     Initialized,
-    Close,
+    /// With the reason that a peer is told, where the link can tell one.
+    Close(&'static str),
 }
 
 /// One end-to-end stream of whole messages. Dropping it closes it.
@@ -56,7 +58,8 @@ pub struct MessageReceiver {
     tag: Tag,
     commands: Commands,
     intake: Intake,
-    is_over: bool,
+    has_ended: bool,
+    over: CancellationToken,
 }
 
 /// A handle, and the driver's side of it: where messages go, and what stops its senders.
@@ -69,14 +72,15 @@ pub(crate) fn pair(id: StreamId, tag: Tag, commands: &Commands, backlog: &Backlo
             tag,
             commands: commands.clone(),
             room,
-            over,
+            over: over.clone(),
         },
         receiver: MessageReceiver {
             id,
             tag,
             commands: commands.clone(),
             intake,
-            is_over: false,
+            has_ended: false,
+            over,
         },
     };
     (stream, outlet)
@@ -110,6 +114,12 @@ impl MessageStream {
     /// Two handles that can be used at the same time.
     pub fn split(self) -> (MessageSender, MessageReceiver) {
         (self.sender, self.receiver)
+    }
+
+    /// Ends the stream with a reason for people, which the peer's reset carries; see [`rendezvous_wire::reason`].
+    pub fn refuse(self, reason: &'static str) {
+        // What the drop asks for comes behind it, and too late.
+        let _ = self.receiver.commands.send((self.receiver.tag, Command::Close(reason)));
     }
 
     /// Closes the stream and waits, [`CLOSE_TIMEOUT`] at most, until everything that was sent is with the system.
@@ -172,9 +182,10 @@ impl MessageReceiver {
         &self.id
     }
 
-    /// The next message; then, once, why the stream is over; then nothing. May be dropped without losing a message.
+    /// The next message; then, once, why no more will come; then nothing. The stream is over by then, unless the peer ended
+    /// its input only ([`over_lines`](crate::direct::over_lines)). May be dropped without losing a message.
     pub async fn recv(&mut self) -> Option<Result<Bytes, StreamEnd>> {
-        if self.is_over {
+        if self.has_ended {
             return None;
         }
         match self.intake.next().await {
@@ -187,19 +198,23 @@ impl MessageReceiver {
     /// Closes the stream and waits, [`CLOSE_TIMEOUT`] at most, until everything that was sent is with the system.
     pub async fn close(mut self) {
         self.request_close();
-        let drained = async { while self.recv().await.is_some() {} };
+        let over = self.over.clone();
+        let drained = async {
+            while self.recv().await.is_some() {}
+            over.cancelled().await;
+        };
         // Whatever is not out by now is lost with the stream.
         let _ = timeout(CLOSE_TIMEOUT, drained).await;
     }
 
     fn end(&mut self, end: StreamEnd) -> Option<Result<Bytes, StreamEnd>> {
-        self.is_over = true;
+        self.has_ended = true;
         Some(Err(end))
     }
 
     fn request_close(&self) {
         // A driver that is gone has closed everything.
-        let _ = self.commands.send((self.tag, Command::Close));
+        let _ = self.commands.send((self.tag, Command::Close(reason::PROCESSOR_ENDED)));
     }
 }
 

@@ -141,8 +141,16 @@ impl Outlet {
         self.is_full() || self.level.backlog.is_full()
     }
 
+    /// Tells the application behind its last message that no more will come, though it may still send.
+    pub(crate) fn end_input(&self, end: StreamEnd) {
+        // An application that is gone need not know.
+        let _ = self.items.send(Item::End(end));
+    }
+
     /// Tells the application behind its last message that the stream is over.
     pub(crate) fn end(self, end: StreamEnd) {
+        // Whoever learns that no more will come can ask then whether it is over.
+        self.over.cancel();
         // An application that is gone need not know.
         let _ = self.items.send(Item::End(end));
     }

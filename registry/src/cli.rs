@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use clap::{Args, Parser, Subcommand};
 use rendezvous_service::args::LogArgs;
-use rendezvous_service::exit::{Exit, Failure};
+use rendezvous_service::exit::{self, Exit, Failure};
 use rendezvous_service::logging;
 use serde::Serialize;
 
@@ -19,7 +19,7 @@ mod serve;
 
 /// Says where executors and harnesses meet, and who may use which executor.
 #[derive(Debug, Parser)]
-#[command(name = "registry", version, about)]
+#[command(name = "registry", version, about, after_help = exit::HELP)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -102,7 +102,7 @@ fn hint(location: &Location, error: &StoreError) -> Option<String> {
             `registry environment create` or `registry credential create`",
             path.display()
         )),
-        StoreError::Unavailable(_) if !path.parent()?.is_dir() => Some(format!(
+        StoreError::File(_) if !path.parent()?.is_dir() => Some(format!(
             ": make the folder {} first, or name another place with --database or DATABASE_URL",
             path.parent()?.display()
         )),
@@ -112,7 +112,9 @@ fn hint(location: &Location, error: &StoreError) -> Option<String> {
 
 const fn exit_of(error: &StoreError) -> Exit {
     match error {
-        StoreError::Unavailable(_) | StoreError::NoFile => Exit::Unavailable,
+        // As for every other file that is named and cannot be used.
+        StoreError::File(_) | StoreError::NoFile => Exit::Usage,
+        StoreError::Unavailable(_) => Exit::Unavailable,
         StoreError::Denied(_) => Exit::NotAuthorized,
         _ => Exit::Runtime,
     }

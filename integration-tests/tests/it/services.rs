@@ -1,6 +1,7 @@
 //! Registries and relays that stop, die, share a database, or take rights away.
 
 mod durability;
+mod exits;
 mod outage;
 mod replicas;
 mod revocation;
@@ -36,6 +37,7 @@ pub(crate) fn cases() -> Vec<Case> {
             When::Always,
             tls::renewed_at_both,
         ),
+        Case::new("services::exit_codes", When::Always, exits::are_the_same),
         Case::new("services::unknown_authority", When::Always, tls::unknown_to_clients),
         Case::new(
             "services::unknown_authority::of_the_relay",

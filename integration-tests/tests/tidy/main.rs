@@ -11,6 +11,7 @@ mod layout;
 mod markdown;
 mod source;
 mod tree;
+mod units;
 
 /// Fails with every finding at once.
 #[track_caller]

@@ -10,7 +10,11 @@ use clap::Parser;
 use crate::secret_file::SecretError;
 use crate::tls::TlsError;
 
-/// How a program ends.
+/// What the codes of [`Exit`] mean, for the end of `--help`.
+pub const HELP: &str = "Exit codes: 0 done; 1 failed while running; 64 wrong usage or configuration, or a file named there that \
+                        cannot be used; 69 a service that is needed is not available; 77 not authorized.";
+
+/// How a program ends. The same mistake ends every program with the same code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Exit {
@@ -18,9 +22,10 @@ pub enum Exit {
     Ok = 0,
     /// It failed while running.
     Runtime = 1,
-    /// The command line, environment or a configuration file is wrong.
+    /// The command line or environment is wrong, or a file that is named there cannot be used: it is missing, unreadable or
+    /// malformed.
     Usage = 64,
-    /// Something it needs is not there: a registry, a relay, an executor.
+    /// A service that it needs is not there: a registry, a relay, an executor, a database server.
     Unavailable = 69,
     /// A credential is missing, unknown, or does not reach so far.
     NotAuthorized = 77,

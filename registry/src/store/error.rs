@@ -10,6 +10,9 @@ pub enum StoreError {
     /// It exists already, or somebody else changed it first.
     #[error("conflict with what is stored")]
     Conflict,
+    /// The database's file or its folder cannot be used: another path, or other permissions, are needed.
+    #[error("{0}")]
+    File(String),
     /// The database's file does not exist and was not to be made.
     #[error("there is no such file")]
     NoFile,
@@ -51,6 +54,9 @@ impl From<sqlx::Error> for StoreError {
             | sqlx::Error::Decode(_)
             | sqlx::Error::Encode(_)
             | sqlx::Error::TypeNotFound { .. } => Self::corrupt(error),
+            sqlx::Error::PoolTimedOut => {
+                Self::Unavailable("no connection to it in time: it cannot be reached, or has too much to do".to_owned())
+            }
             sqlx::Error::Io(io) if io.kind() == std::io::ErrorKind::PermissionDenied => Self::Denied(error.to_string()),
             _ => Self::Unavailable(error.to_string()),
         }

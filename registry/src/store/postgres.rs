@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
-use sqlx::{Postgres as Db, Transaction};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
+use sqlx::{Connection as _, Postgres as Db, Transaction};
+use tokio::time::timeout;
 
 use super::StoreError;
 
@@ -40,6 +41,7 @@ impl Postgres {
             ("idle_in_transaction_session_timeout", "10000"),
             ("client_min_messages", "warning"),
         ]);
+        reach(&options).await?;
         let pool = PgPoolOptions::new()
             .max_connections(CONNECTIONS)
             .acquire_timeout(ACQUIRE_TIMEOUT)
@@ -73,4 +75,25 @@ impl Postgres {
     async fn close_pools(&self) {
         self.pool.close().await;
     }
+}
+
+/// Connects once. A pool would try again for as long as it waits, and then say only that it has waited.
+async fn reach(options: &PgConnectOptions) -> Result<(), StoreError> {
+    let server = || match options.get_socket() {
+        Some(socket) => socket.display().to_string(),
+        None => format!("{}:{}", options.get_host(), options.get_port()),
+    };
+    let unreachable = |why: &dyn std::fmt::Display| {
+        StoreError::Unavailable(format!("PostgreSQL cannot be reached at {}: {why}", server()))
+    };
+    let connection = match timeout(ACQUIRE_TIMEOUT, PgConnection::connect_with(options)).await {
+        Err(_) => return Err(unreachable(&format_args!("no answer within {ACQUIRE_TIMEOUT:?}"))),
+        Ok(Err(sqlx::Error::Io(error))) if error.kind() != std::io::ErrorKind::PermissionDenied => {
+            return Err(unreachable(&error));
+        }
+        Ok(connected) => connected?,
+    };
+    // It has served its purpose, however it ends.
+    let _ = connection.close().await;
+    Ok(())
 }

@@ -139,12 +139,7 @@ fn prepare(path: &Path, access: Access) -> Result<(), StoreError> {
 }
 
 fn refused(path: &Path, error: &io::Error) -> StoreError {
-    let text = format!("{}: {error}", path.display());
-    if error.kind() == io::ErrorKind::PermissionDenied {
-        StoreError::Denied(text)
-    } else {
-        StoreError::Unavailable(text)
-    }
+    StoreError::File(format!("{}: {error}", path.display()))
 }
 
 #[cfg(test)]

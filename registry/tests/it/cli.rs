@@ -1,6 +1,7 @@
 //! The command line.
 
 use std::process::Output;
+use std::time::Duration;
 
 use serde_json::Value;
 use tokio::process::Command;
@@ -46,8 +47,8 @@ async fn exit_codes_tell_what_is_wrong() {
         (64, vec!["credential", "create"]),
         (64, vec!["credential", "create", "--role", "root"]),
         (64, vec!["credential", "create", "--role", "admin", "--expires", "1y"]),
-        (69, vec!["environment", "list", "--database", &missing]),
-        (69, vec!["environment", "create", "e", "--database", nowhere]),
+        (64, vec!["environment", "list", "--database", &missing]),
+        (64, vec!["environment", "create", "e", "--database", nowhere]),
         (69, vec!["serve", "--database", "postgres://postgres@127.0.0.1:1/x"]),
     ] {
         let output = registry(&args).await;
@@ -71,7 +72,7 @@ async fn exit_codes_tell_what_is_wrong() {
             "DATABASE_URL",
             "registry environment create",
         ];
-        assert_eq!(output.status.code(), Some(69), "{text}");
+        assert_eq!(output.status.code(), Some(64), "{text}");
         assert!(helps.iter().all(|help| text.contains(help)), "{text}");
     }
     let output = registry(&["environment", "create", "e", "--database", nowhere]).await;
@@ -91,7 +92,7 @@ async fn the_folder_of_a_new_database_is_made_for_its_owner_alone() {
     let inner = folder.path().join("var/lib");
     let database = format!("sqlite://{}", inner.join("r.db").display());
     let listed = registry(&["environment", "list", "--database", &database]).await;
-    assert_eq!(listed.status.code(), Some(69), "{listed:?}");
+    assert_eq!(listed.status.code(), Some(64), "{listed:?}");
     assert!(!folder.path().join("var").exists(), "asking makes no folder");
     let made = registry(&["environment", "create", "lab", "--database", &database]).await;
     assert_eq!(made.status.code(), Some(0), "{made:?}");
@@ -147,7 +148,7 @@ async fn a_file_of_somebody_else_is_denied() {
         .output()
         .await
         .unwrap();
-    assert_eq!(output.status.code(), Some(77), "{output:?}");
+    assert_eq!(output.status.code(), Some(64), "{output:?}");
 }
 
 #[tokio::test]
@@ -177,6 +178,35 @@ async fn passwords_are_never_printed_nor_taken_from_the_command_line() {
         .await
         .unwrap();
     assert!(!String::from_utf8(help.stdout).unwrap().contains("hunter2"));
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_be_reached_is_named() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let (refusing, silent) = ("127.0.0.1:1".to_owned(), silent.local_addr().unwrap().to_string());
+    for (server, why) in [(&refusing, "Connection refused"), (&silent, "no answer within 3s")] {
+        let start = std::time::Instant::now();
+        let output = Command::new(env!("CARGO_BIN_EXE_registry"))
+            .args(["environment", "list"])
+            .env("DATABASE_URL", format!("postgres://user:hunter2@{server}/x"))
+            .output()
+            .await
+            .unwrap();
+        assert_eq!(output.status.code(), Some(69), "{output:?}");
+        let text = stderr(&output);
+        assert!(
+            text.contains(&format!("cannot be reached at {server}: {why}")),
+            "{text}"
+        );
+        assert!(!text.contains("hunter2") && !text.contains("pool"), "{text}");
+        if *server == refusing {
+            assert!(
+                start.elapsed() < Duration::from_secs(3),
+                "it waited: {:?}",
+                start.elapsed()
+            );
+        }
+    }
 }
 
 #[tokio::test]

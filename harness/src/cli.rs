@@ -30,7 +30,8 @@ use status::{Outcome, StatusFile};
 const NOWHERE: &str = "where to connect is not configured: set CODEX_EXEC_SERVER_NOISE_REGISTRY_URL, \
     CODEX_EXEC_SERVER_NOISE_ENVIRONMENT_ID and CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN, or CODEX_EXEC_SERVER_URL, or name an \
     environment with -e (`-e local` is this machine)";
-
+/// How long a connect may take before it is told that it is waited for.
+const SILENCE: Duration = Duration::from_secs(1);
 /// Longest time that the end of a session may take.
 const FAREWELL: Duration = Duration::from_millis(500);
 
@@ -122,6 +123,14 @@ impl Failure {
             code: exit::RUNTIME,
         }
     }
+
+    /// Says in front what could not be done.
+    fn about(self, what: String) -> Self {
+        Self {
+            error: self.error.context(what),
+            ..self
+        }
+    }
 }
 
 impl From<HarnessError> for Failure {
@@ -150,10 +159,25 @@ async fn dispatch(cli: Cli, sessions: &TaskTracker) -> Result<Outcome, Failure> 
 /// and found again. `sessions` has a task until the session has ended.
 async fn connect(connection: &Connection, name: Option<&str>, sessions: &TaskTracker) -> Result<Environment, Failure> {
     let environment = connection.environment(name)?;
-    if let Some(harness) = unless_signalled("connecting", environment.harness()).await? {
+    let named = name.or(connection.environment.as_deref()).unwrap_or(environment.id());
+    let what = match &connection.registry_url {
+        Some(url) => format!("the executor of `{named}` at {url}"),
+        None => format!("the executor of `{named}`"),
+    };
+    if let Some(harness) = unless_signalled("connecting", not_silently(&what, environment.harness())).await? {
         sessions.spawn(report(harness.link_state()));
     }
     Ok(environment)
+}
+
+/// Does `work`, and says what it waits for when that takes long.
+async fn not_silently<T>(what: &str, work: impl Future<Output = T>) -> T {
+    let mut work = std::pin::pin!(work);
+    tokio::select! {
+        done = &mut work => return done,
+        () = tokio::time::sleep(SILENCE) => say(format_args!("waiting for {what} (-v tells more)")),
+    }
+    work.await
 }
 
 /// Does `work` unless a signal comes first.

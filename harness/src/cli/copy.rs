@@ -102,14 +102,26 @@ impl Job {
         match direction {
             Direction::Down { from: path, to } => {
                 let from = remote_path(&self.environment, path).await?;
-                download::download(self, &from, is_directory_name(path), to).await
+                let copied = download::download(self, &from, is_directory_name(path), to).await;
+                copied.map_err(|failure| failure.about(down(&from, to)))
             }
             Direction::Up { from, to: path } => {
                 let to = remote_path(&self.environment, path).await?;
-                upload::upload(self, from, &to, is_directory_name(path)).await
+                let copied = upload::upload(self, from, &to, is_directory_name(path)).await;
+                copied.map_err(|failure| failure.about(up(from, &to)))
             }
         }
     }
+}
+
+/// What a download could not do.
+fn down(from: &PathUri, to: &Path) -> String {
+    format!("cannot copy {from} on the executor to {} here", to.display())
+}
+
+/// What an upload could not do.
+fn up(from: &Path, to: &PathUri) -> String {
+    format!("cannot copy {} here to {to} on the executor", from.display())
 }
 
 /// Whether a path can only name a directory.

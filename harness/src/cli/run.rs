@@ -19,6 +19,8 @@ use super::{Failure, say, unless_signalled};
 const INSIST: Duration = Duration::from_secs(2);
 /// Longest time that a killed command may take to be gone.
 const KILL_PATIENCE: Duration = Duration::from_secs(3);
+/// First and longest time before a terminal is told again that its input has ended.
+const END_AGAIN: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
 /// What a signal before the command interrupts.
 const PREPARING: &str = "asking the executor";
 /// SIGPIPE: whoever reads our output is gone.
@@ -87,13 +89,14 @@ async fn execute(environment: &Environment, mut spec: ProcessSpec) -> Result<Out
         .first()
         .map(|name| name.escape_debug().collect())
         .unwrap_or_default();
+    let place = spec.cwd.as_ref().map(|cwd| format!(" in {cwd}")).unwrap_or_default();
     let mut signals = Signals::new().map_err(Failure::runtime)?;
     let harness = unless_signalled(PREPARING, environment.harness()).await?;
     let link = harness.as_ref().map(Harness::link_state);
     let mut process = tokio::select! {
         process = environment.exec().start(spec) => process.map_err(|error| Failure {
             code: error.exit_code(),
-            error: anyhow::Error::new(error).context(format!("cannot start `{program}`")),
+            error: anyhow::Error::new(error).context(format!("cannot start `{program}`{place}")),
         })?,
         signal = signals.next() => return Ok(Outcome::signalled(signal.number())),
     };
@@ -104,7 +107,7 @@ async fn execute(environment: &Environment, mut spec: ProcessSpec) -> Result<Out
     };
     let size = tty.then(|| tokio::spawn(follow_size(process.control())));
     // A terminal has an input in any case, which ends with ours.
-    let input = (has_input || tty).then(|| tokio::spawn(pump_input(process.control())));
+    let input = (has_input || tty).then(|| tokio::spawn(pump_input(process.control(), tty)));
     let result = follow(link.as_ref(), &mut process, &mut signals).await;
     for task in [size, input].into_iter().flatten() {
         task.abort();
@@ -237,8 +240,9 @@ async fn follow_size(control: ProcessControl) {
     }
 }
 
-/// Passes stdin on to its end.
-async fn pump_input(control: ProcessControl) {
+/// Passes stdin on to its end. A terminal is told of the end again and again: a program that changes the terminal's mode just
+/// then, as shells do before each prompt, loses what it was told.
+async fn pump_input(control: ProcessControl, tty: bool) {
     let mut pieces = match output::read_stdin() {
         Ok(pieces) => pieces,
         Err(error) => return say(format_args!("cannot read stdin: {error}")),
@@ -258,7 +262,15 @@ async fn pump_input(control: ProcessControl) {
             Err(error) => return tracing::debug!(%error, "input not taken"),
         }
     }
-    if let Err(error) = control.close_stdin().await {
-        tracing::debug!(%error, "input not ended");
+    let mut pause = END_AGAIN.0;
+    loop {
+        if let Err(error) = control.close_stdin().await {
+            return tracing::debug!(%error, "input not ended");
+        }
+        if !tty {
+            return;
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(END_AGAIN.1);
     }
 }

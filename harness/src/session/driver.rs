@@ -169,10 +169,14 @@ async fn establish<C: Connector>(
             Err(_) => return Err(AttemptError::Timeout),
         };
         core.link_down();
-        tracing::debug!(error = crate::error::chain(&error), "attempt failed");
-        match recovery.failed(now(), error.verdict(), random()) {
-            Decision::GiveUp => return Err(error),
+        let (failed_at, reason) = (now(), crate::error::chain(&error));
+        match recovery.failed(failed_at, error.verdict(), random()) {
+            Decision::GiveUp => {
+                tracing::info!(reason, "cannot connect, giving up");
+                return Err(error);
+            }
             Decision::RetryAt(at) => {
+                tracing::info!(reason, wait = ?at - failed_at, "cannot connect, trying again");
                 if !wait_until(at, core, shared).await {
                     return Ok(None);
                 }

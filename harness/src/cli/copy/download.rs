@@ -12,7 +12,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::task::JoinHandle;
 
 use super::blocks::Next;
-use super::{Job, inside};
+use super::{Job, down, inside};
 use crate::cli::target::Target;
 use crate::cli::{Failure, say};
 
@@ -82,7 +82,8 @@ async fn tree(job: &mut Job, from: &PathUri, to: &Path) -> Result<(), Failure> {
             EntryKind::Directory => create_directory(&target)?,
             EntryKind::File => {
                 let metadata = job.environment.files().metadata(&entry.path).await?;
-                file(job, &entry.path, &target, &metadata).await?;
+                let copied = file(job, &entry.path, &target, &metadata).await;
+                copied.map_err(|failure| failure.about(down(&entry.path, &target)))?;
             }
         }
     }

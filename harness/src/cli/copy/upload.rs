@@ -10,7 +10,7 @@ use rendezvous_rpc::method::fs::Metadata;
 use tokio::io::AsyncReadExt as _;
 
 use super::receiver::Receiver;
-use super::{Job, below};
+use super::{Job, below, up};
 use crate::cli::{Failure, say};
 
 /// Largest file that one call writes. Larger ones, and those with modes of their own, go through a process.
@@ -71,7 +71,8 @@ async fn tree(job: &mut Job, from: &Path, to: PathUri) -> Result<(), Failure> {
                 job.environment.files().create_directory(&target).await?;
                 left.push((path, target));
             } else if kind.is_file() {
-                file(job, &path, &target).await?;
+                let copied = file(job, &path, &target).await;
+                copied.map_err(|failure| failure.about(up(&path, &target)))?;
             } else {
                 say(format_args!(
                     "skipping {}: neither a file nor a directory",

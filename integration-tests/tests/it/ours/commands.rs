@@ -23,6 +23,9 @@ pub(crate) async fn play(cx: Context, executor: End) -> Result<()> {
     shell_on_a_terminal(&site).await.context("shell on a terminal")?;
     ended_shell(&site).await.context("ended shell")?;
     terminal_input(&site).await.context("terminal input")?;
+    piped_shell(&site).await.context("piped shell")?;
+    missing_folder(&site).await.context("missing folder")?;
+    waiting(&site).await.context("waiting")?;
     site.near_is_untouched()
 }
 
@@ -89,6 +92,46 @@ async fn archives(site: &Site) -> Result<()> {
         .success()?;
     ensure!(std::fs::read(back.join("a b/c/blob"))? == content);
     ensure!(back.join("empty").metadata()?.len() == 0);
+    Ok(())
+}
+
+/// The end of a shell's input reaches it, whatever it does with its terminal just then.
+async fn piped_shell(site: &Site) -> Result<()> {
+    for round in 0..8 {
+        let input = format!("echo piped-$((4000 + {round}))\n");
+        let finished = harness(&site.cx, &site.access(), &["shell"], input.as_bytes()).await?;
+        let finished = finished.success().with_context(|| format!("round {round}"))?;
+        check::contains(&finished.text(), &format!("piped-400{round}"))?;
+    }
+    Ok(())
+}
+
+async fn missing_folder(site: &Site) -> Result<()> {
+    let arguments = ["run", "--cwd", "/missing/folder", "--", "pwd"];
+    let finished = harness(&site.cx, &site.access(), &arguments, b"").await?;
+    ensure!(finished.code != 0, "{}", finished.text());
+    // Where a script ends the command's input, too.
+    check::contains(&finished.stderr, "/missing/folder")
+}
+
+/// Whoever waits learns for what, and why when it asks.
+async fn waiting(site: &Site) -> Result<()> {
+    let nowhere = Access {
+        registry: "http://127.0.0.1:1".into(),
+        ..site.access()
+    };
+    let arguments = ["--connect-timeout", "3", "-v", "info"];
+    let finished = harness(&site.cx, &nowhere, &arguments, b"").await?;
+    ensure!(finished.code == 69, "{}: {}", finished.code, finished.stderr);
+    let waits = format!(
+        "waiting for the executor of `{}` at http://127.0.0.1:1",
+        nowhere.environment
+    );
+    for words in [&waits[..], "cannot connect, trying again", "Connection refused"] {
+        check::contains(&finished.stderr, words)?;
+    }
+    let finished = harness(&site.cx, &site.access(), &["info"], b"").await?.success()?;
+    ensure!(finished.stderr.is_empty(), "{}", finished.stderr);
     Ok(())
 }
 

@@ -27,9 +27,31 @@ pub(crate) async fn play(cx: Context, executor: End) -> Result<()> {
     trees(&site).await.context("trees")?;
     links(&site).await.context("links")?;
     refused(&site).await.context("refused")?;
+    both_sides_are_named(&site).await.context("named")?;
     interrupted(&site).await.context("interrupted")?;
     stalled(&site).await.context("stalled")?;
     site.near_is_untouched()
+}
+
+async fn both_sides_are_named(site: &Site) -> Result<()> {
+    let absent = near(site, "absent");
+    file(&near(site, "present"), 10, 0o644)?;
+    for (from, to) in [
+        (PathBuf::from(far(site, "not-there")), near(site, "target")),
+        (absent, far(site, "target").into()),
+        (near(site, "present"), far(site, "no/such/folder/target").into()),
+    ] {
+        let finished = cp(site, &from, &to).await?;
+        ensure!(finished.code != 0, "{}", finished.stderr);
+        for path in [&from, &to] {
+            let name = path.to_string_lossy();
+            check::contains(&finished.stderr, name.trim_start_matches(':'))?;
+        }
+        for side in ["on the executor", "here"] {
+            check::contains(&finished.stderr, side)?;
+        }
+    }
+    Ok(())
 }
 
 /// A remote path, as the command line writes it.

@@ -159,7 +159,9 @@ async fn dispatch(cli: Cli, sessions: &TaskTracker) -> Result<Outcome, Failure> 
 /// and found again. `sessions` has a task until the session has ended.
 async fn connect(connection: &Connection, name: Option<&str>, sessions: &TaskTracker) -> Result<Environment, Failure> {
     let environment = connection.environment(name)?;
-    let named = name.or(connection.environment.as_deref()).unwrap_or(environment.id());
+    let named = name
+        .or(connection.environment.as_deref())
+        .unwrap_or_else(|| environment.id());
     let what = match &connection.registry_url {
         Some(url) => format!("the executor of `{named}` at {url}"),
         None => format!("the executor of `{named}`"),

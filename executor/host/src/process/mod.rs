@@ -40,10 +40,11 @@ pub const MAX_CHUNK: usize = 44 * 1024;
 pub const MAX_PROCESSES: usize = 1024;
 /// Closed processes of one table that can still be read. The oldest goes first.
 pub const MAX_CLOSED: usize = 256;
-/// How long a closed process can be read and keeps its id.
-pub const CLOSED_RETENTION: Duration = Duration::from_secs(30);
+/// How long a closed process can be read and keeps its id: as long as a session without a connection is kept, so that a
+/// harness that comes back in time finds what ended meanwhile.
+pub const CLOSED_RETENTION: Duration = Duration::from_secs(80);
 /// So many times [`CLOSED_RETENTION`] a closed process stays when its reader still has to take something.
-pub const MAX_CLOSED_PERIODS: u32 = 10;
+pub const MAX_CLOSED_PERIODS: u32 = 4;
 /// Most descriptors that a process needs: three pipes, and two that tell of its end.
 const FILES_OF_PROCESS: u64 = 5;
 /// Descriptors that no process gets: for connections, files that are read, and the start of the next process.

@@ -275,11 +275,11 @@ pub(super) const CASES: &[Case] = &[
         ],
     ),
     case(
-        "nothing_is_left_after_30_seconds",
+        "nothing_is_left_after_80_seconds",
         &[
             Start("p", "printf x", ""),
             WaitClosed("p"),
-            Pause(26_000),
+            Pause(76_000),
             Call("process/terminate", TERMINATE),
             Call("process/read", r#"{"processId":"p","afterSeq":9}"#),
             Pause(6_000),
@@ -288,6 +288,7 @@ pub(super) const CASES: &[Case] = &[
             Closed("p"),
         ],
     )
+    .newer()
     .slow(),
     case(
         "writes_are_remembered_to_a_limit",

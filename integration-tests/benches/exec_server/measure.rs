@@ -62,7 +62,9 @@ impl Figures {
 
     /// The median of each figure.
     pub(crate) fn median(turns: &[Self]) -> Self {
-        Self(std::array::from_fn(|figure| median(turns.iter().map(|turn| turn.0[figure]).collect())))
+        Self(std::array::from_fn(|figure| {
+            median(turns.iter().map(|turn| turn.0[figure]).collect())
+        }))
     }
 }
 
@@ -90,11 +92,17 @@ pub(crate) async fn all(server: &ExecServer, workload: &Workload) -> Result<Figu
     let read_blocks = read_blocks(&mut client, &url(&read), workload.bulk).await?;
     let written = folder.join("written");
     let write_blocks = write_blocks(&mut client, &url(&written), workload.bulk).await?;
-    ensure!(std::fs::metadata(&written)?.len() == workload.bulk as u64, "not all was written");
+    ensure!(
+        std::fs::metadata(&written)?.len() == workload.bulk as u64,
+        "not all was written"
+    );
     std::fs::write(&read, vec![0x5a; workload.whole])?;
     let read_file = read_file(&mut client, &url(&read), workload.whole).await?;
     let write_file = write_file(&mut client, &url(&written), workload.whole).await?;
-    ensure!(std::fs::metadata(&written)?.len() == workload.whole as u64, "not all was written");
+    ensure!(
+        std::fs::metadata(&written)?.len() == workload.whole as u64,
+        "not all was written"
+    );
     Ok(Figures([
         info,
         exited,

@@ -15,14 +15,15 @@ mod attachment;
 mod credit;
 mod error;
 mod ledger;
-#[cfg(test)]
-mod model;
 mod mutant;
 mod pool;
 mod proof;
 mod retained;
 mod rtt;
 mod trailer;
+
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 

@@ -25,8 +25,8 @@ mod world;
 use stateright::{Checker as _, Model, Property};
 
 use self::world::{Action, Faults, World};
-use super::Switches;
-use super::mutant::Mutant;
+use crate::reliable::Switches;
+use crate::reliable::mutant::Mutant;
 
 type Rule = fn(&Search, &World) -> bool;
 

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use super::super::credit::{cost, weight};
-use super::super::ledger::{Beginning, Ledger, Urgent};
-use super::super::{Arrival, FIRST_WINDOW, Kind, Piece, ReliableError, Role, Switches, Trailer};
+use crate::reliable::credit::{cost, weight};
+use crate::reliable::ledger::{Beginning, Ledger, Urgent};
+use crate::reliable::{Arrival, FIRST_WINDOW, Kind, Piece, ReliableError, Role, Switches, Trailer};
 
 /// Two of them fill a first window. A message is one piece whose length is its number below this.
 const LONGEST: usize = FIRST_WINDOW / 2 - 256;

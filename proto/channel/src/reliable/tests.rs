@@ -1,0 +1,3 @@
+//! What the state of reliable streams is searched for.
+
+mod model;

@@ -18,7 +18,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use rand_core::CryptoRng;
-use rendezvous_wire::frame::{Body, Frame, PROOF_LEN};
+use rendezvous_wire::frame::{Body, Frame};
 use rendezvous_wire::id::{EnvironmentId, RegistrationId, StreamId};
 use rendezvous_wire::key::PublicKey;
 use rendezvous_wire::limits::{INITIALIZE_TIMEOUT, MAX_MESSAGE};

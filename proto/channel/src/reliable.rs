@@ -1,11 +1,11 @@
 //! Streams that outlive their connections: acknowledgement, retransmission, credit and resume, without cryptography.
 //!
-//! * [`trailer`]: what every record tells in its last bytes.
-//! * [`ledger`]: everything that one end knows of what it sent and received. It is the state that is checked
+//! * `trailer`: what every record tells in its last bytes.
+//! * `ledger`: everything that one end knows of what it sent and received. It is the state that is checked
 //!   exhaustively; sealing and opening are around it, in [`stream`](crate::stream).
-//! * [`retained`], [`arrivals`], [`acks`], [`credit`], [`attachment`], [`rtt`]: its parts.
-//! * [`pool`]: memory for the windows of many streams.
-//! * [`proof`]: who may resume.
+//! * `retained`, `arrivals`, `acks`, `credit`, `attachment`, `rtt`: its parts.
+//! * `pool`: memory for the windows of many streams.
+//! * `proof`: who may resume.
 //!
 //! Why it is so, and what it protects from, stands in `proto/adr/0007-reliable-streams.md`.
 

@@ -54,9 +54,13 @@ pub(super) async fn play(server: &ExecServer, web: &str, name: &str, case: &Case
             .await?;
         client.notify("initialized", "").await;
     }
-    let mut records = Vec::new();
+    let mut records: Vec<Record> = Vec::new();
     for (step, action) in case.steps.iter().enumerate() {
-        let at = || format!("step {step} {action:?} on {}", server.end().name());
+        let last = records.last().map(|record| record.value.to_string());
+        let at = || {
+            let last = last.map_or_else(String::new, |last| format!(", after {last}"));
+            format!("step {step} {action:?} on {}{last}", server.end().name())
+        };
         if let Some(value) = client.act(*action).await.with_context(at)? {
             let value = normal(value, &client.folder.to_string_lossy());
             records.push(Record { step, value });

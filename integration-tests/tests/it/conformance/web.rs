@@ -1,4 +1,5 @@
-//! A web server for what exec-servers ask for. It answers one request on each connection.
+//! A web server for what exec-servers ask for. It answers one request on each connection, and says so: a client that kept
+//! the connection for its next request would lose that one.
 
 use anyhow::Result;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -68,7 +69,9 @@ async fn answer(mut socket: TcpStream) -> Result<()> {
             )
             .await
         }
-        "/empty" => Ok(socket.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await?),
+        "/empty" => Ok(socket
+            .write_all(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
+            .await?),
         "/teapot" => whole(&mut socket, "418 I'm a teapot", "", b"short and stout", is_head).await,
         "/error" => whole(&mut socket, "500 Internal Server Error", "", b"", is_head).await,
         "/found" => whole(&mut socket, "302 Found", "Location: /echo?found\r\n", b"moved", is_head).await,
@@ -87,7 +90,7 @@ async fn answer(mut socket: TcpStream) -> Result<()> {
         "/nowhere" => whole(&mut socket, "302 Found", "", b"no place", is_head).await,
         "/large" => whole(&mut socket, "200 OK", "", &large(), is_head).await,
         "/chunked" => {
-            let text = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n";
+            let text = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n";
             Ok(socket.write_all(text.as_bytes()).await?)
         }
         "/packed" => {

@@ -9,6 +9,7 @@ pub mod direct;
 mod error;
 mod schedule;
 mod tally;
+mod turns;
 mod validator;
 
 use std::sync::Arc;
@@ -25,13 +26,15 @@ use rendezvous_transport::link::Link;
 use rendezvous_transport::registry::{CallError, Client, Registration};
 use rendezvous_transport::stream::Backlog;
 use rendezvous_wire::id::EnvironmentId;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub use error::RemoteError;
-use schedule::{Failure, Next, Schedule, Turn};
+use schedule::Failure;
+use turns::Way;
 use validator::RegistryValidator;
 
+use crate::aws::AwsError;
 use crate::server::{RECEIVED_MEMORY, UNFINISHED_MEMORY};
 
 /// Where and as what the executor serves.
@@ -81,7 +84,7 @@ pub async fn run(
     shutdown: CancellationToken,
 ) -> Result<(), RemoteError> {
     status.set(false);
-    let mut remote = Remote {
+    let remote = Remote {
         identity: Identity::generate(&mut UnwrapErr(SysRng)),
         budget: Budget::new(UNFINISHED_MEMORY),
         backlog: Backlog::new(RECEIVED_MEMORY),
@@ -90,9 +93,8 @@ pub async fn run(
         on_stream,
         on_registered,
         shutdown: shutdown.clone(),
-        registration: None,
     };
-    remote.run().await
+    turns::run(remote, shutdown).await
 }
 
 struct Remote<S, R> {
@@ -104,102 +106,44 @@ struct Remote<S, R> {
     on_stream: S,
     on_registered: R,
     shutdown: CancellationToken,
-    /// The last one. Once there was one the configuration is right, so that more can be hoped to pass.
-    registration: Option<Registration>,
 }
 
-impl<S: FnMut(Accepted), R: FnMut(&Registration)> Remote<S, R> {
-    async fn run(&mut self) -> Result<(), RemoteError> {
-        let shutdown = self.shutdown.clone();
-        let (mut schedule, mut next) = Schedule::new(now());
-        loop {
-            let outcome = tokio::select! {
-                biased;
-                () = shutdown.cancelled() => return Ok(()),
-                outcome = self.take_turn(&mut schedule, next) => outcome?,
-            };
-            next = match outcome {
-                Outcome::Down(next) => next,
-                Outcome::Up(registration, link) => {
-                    let start = Instant::now();
-                    self.serve(&registration, *link).await;
-                    if shutdown.is_cancelled() {
-                        return Ok(());
-                    }
-                    let next = schedule.lost(now(), start.elapsed(), random());
-                    tracing::info!(delay = ?next.pause, "connecting to the relay again");
-                    next
-                }
-            };
-        }
+impl<S: FnMut(Accepted), R: FnMut(&Registration)> Way for Remote<S, R> {
+    type Place = Registration;
+    /// The ticket in the URL is what counts.
+    type Signer = ();
+    const PEER: &'static str = "the relay";
+
+    fn environment(&self) -> &EnvironmentId {
+        &self.options.environment
     }
 
-    async fn take_turn(&mut self, schedule: &mut Schedule, next: Next) -> Result<Outcome, RemoteError> {
-        sleep(next.pause).await;
-        match (next.turn, self.registration.clone()) {
-            (Turn::Dial, Some(registration)) => self.dial(schedule, registration).await,
-            (Turn::Dial, None) | (Turn::Register, _) => self.register(schedule).await.map(Outcome::Down),
-        }
+    async fn signer(&mut self) -> Result<(), AwsError> {
+        Ok(())
     }
 
-    async fn dial(&mut self, schedule: &mut Schedule, registration: Registration) -> Result<Outcome, RemoteError> {
-        let error = match self.options.dialer.dial(&registration.url).await {
-            Ok(link) => {
-                if schedule.connected() {
-                    (self.on_registered)(&registration);
-                }
-                metrics::counter!("executor_relay_connections_total", "result" => "up").increment(1);
-                return Ok(Outcome::Up(registration, Box::new(link)));
-            }
-            Err(error) => error,
-        };
-        metrics::counter!("executor_relay_connections_total", "result" => "failed").increment(1);
-        if let DialError::Url(_) | DialError::Trust(_) = error {
-            return Err(RemoteError::Relay(error));
-        }
-        let failure = match error.is_ticket_refused() {
-            true => Failure::TicketRefused,
-            false => Failure::Passing,
-        };
-        let retry_after = error.retry_after().unwrap_or_default();
-        let next = schedule.dial_failed(now(), failure, retry_after, random());
-        let (delay, error) = (next.pause, chain(&error));
-        match next.turn {
-            Turn::Dial => tracing::warn!(error, ?delay, "cannot connect to the relay, trying again"),
-            Turn::Register => tracing::warn!(error, ?delay, "cannot connect to the relay, registering again"),
-        }
-        Ok(Outcome::Down(next))
+    async fn register(&mut self, (): &()) -> Result<Registration, CallError> {
+        let registry = &self.options.registry;
+        registry
+            .register(&self.options.environment, self.identity.public())
+            .await
     }
 
-    async fn register(&mut self, schedule: &mut Schedule) -> Result<Next, RemoteError> {
-        let environment = &self.options.environment;
-        let registered = self
-            .options
-            .registry
-            .register(environment, self.identity.public())
-            .await;
-        let error = match registered {
-            Ok(registration) => {
-                metrics::counter!("executor_registrations_total", "result" => "ok").increment(1);
-                self.registration = Some(registration);
-                return Ok(schedule.registered(now(), random()));
-            }
-            Err(error) => error,
+    async fn dial(&mut self, registration: &Registration, (): &()) -> Result<Link, DialError> {
+        self.options.dialer.dial(&registration.url).await
+    }
+
+    fn judge(error: DialError) -> Result<(Failure, DialError), RemoteError> {
+        let failure = match &error {
+            DialError::Url(_) | DialError::Trust(_) => return Err(RemoteError::Relay(error)),
+            error if error.is_ticket_refused() => Failure::TicketRefused,
+            _ => Failure::Passing,
         };
-        metrics::counter!("executor_registrations_total", "result" => "failed").increment(1);
-        let passes = error.is_retryable()
-            || self.registration.is_some() && is_registrys_fault(&error)
-            || schedule.has_place() && is_conflict(&error);
-        if !passes {
-            return Err(RemoteError::Register {
-                environment: environment.clone(),
-                source: error,
-            });
-        }
-        let retry_after = error.retry_after().unwrap_or_default();
-        let next = schedule.register_failed(now(), retry_after, random());
-        tracing::warn!(error = %chain(&error), delay = ?next.pause, "cannot register, trying again");
-        Ok(next)
+        Ok((failure, error))
+    }
+
+    fn announce(&mut self, registration: &Registration) {
+        (self.on_registered)(registration);
     }
 
     async fn serve(&mut self, registration: &Registration, link: Link) {
@@ -234,12 +178,6 @@ impl<S: FnMut(Accepted), R: FnMut(&Registration)> Remote<S, R> {
             tracing::warn!(reason = error.kind(), error = %chain(&*error), "relay connection is lost");
         }
     }
-}
-
-/// What a turn led to.
-enum Outcome {
-    Up(Registration, Box<Link>),
-    Down(Next),
 }
 
 /// Answers that a working registry does not give: another server in its place, or a certificate that ran out.

@@ -8,11 +8,11 @@ use rendezvous_transport::link::Link;
 use rendezvous_transport::registry::{CallError, DirectClient, DirectRegistration};
 use rendezvous_transport::stream::{MessageReceiver, StreamEnd};
 use rendezvous_wire::id::EnvironmentId;
-use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::schedule::{Failure, Next, Schedule, Turn};
-use super::{RemoteError, Status, chain, is_conflict, is_registrys_fault, now, random};
+use super::schedule::Failure;
+use super::turns::{self, Way};
+use super::{RemoteError, Status, chain};
 use crate::aws::{Aws, AwsError, SigV4};
 use crate::server::{Server, Source};
 
@@ -44,15 +44,14 @@ pub async fn run(
     shutdown: CancellationToken,
 ) -> Result<(), RemoteError> {
     status.set(false);
-    let mut direct = Direct {
+    let direct = Direct {
         options,
         status,
         server,
         on_registered,
-        shutdown,
-        registration: None,
+        shutdown: shutdown.clone(),
     };
-    direct.run().await
+    turns::run(direct, shutdown).await
 }
 
 struct Direct<'a, R> {
@@ -61,86 +60,31 @@ struct Direct<'a, R> {
     server: &'a Server,
     on_registered: R,
     shutdown: CancellationToken,
-    /// The last one. Once there was one the configuration is right, so that more can be hoped to pass.
-    registration: Option<DirectRegistration>,
 }
 
-/// What a turn led to.
-enum Outcome {
-    Up(Box<Link>),
-    Down(Next),
-}
+impl<R: FnMut(&DirectRegistration)> Way for Direct<'_, R> {
+    type Place = DirectRegistration;
+    type Signer = SigV4;
+    const PEER: &'static str = "the registered server";
 
-impl<R: FnMut(&DirectRegistration)> Direct<'_, R> {
-    async fn run(&mut self) -> Result<(), RemoteError> {
-        let shutdown = self.shutdown.clone();
-        let (mut schedule, mut next) = Schedule::new(now());
-        loop {
-            let outcome = tokio::select! {
-                biased;
-                () = shutdown.cancelled() => return Ok(()),
-                outcome = self.take_turn(&mut schedule, next) => outcome?,
-            };
-            next = match outcome {
-                Outcome::Down(next) => next,
-                Outcome::Up(link) => {
-                    let start = Instant::now();
-                    self.serve(*link).await;
-                    if shutdown.is_cancelled() {
-                        return Ok(());
-                    }
-                    let next = schedule.lost(now(), start.elapsed(), random());
-                    tracing::info!(delay = ?next.pause, "connecting again");
-                    next
-                }
-            };
-        }
+    fn environment(&self) -> &EnvironmentId {
+        &self.options.environment
     }
 
-    async fn take_turn(&mut self, schedule: &mut Schedule, next: Next) -> Result<Outcome, RemoteError> {
-        sleep(next.pause).await;
-        let signer = match self.options.aws.signer().await {
-            Ok(signer) => signer,
-            Err(error) => return self.unsigned(schedule, next.turn, error),
-        };
-        match (next.turn, self.registration.clone()) {
-            (Turn::Dial, Some(registration)) => self.dial(schedule, &registration, &signer).await,
-            (Turn::Dial, None) | (Turn::Register, _) => self.register(schedule, &signer).await.map(Outcome::Down),
-        }
+    /// Anew for each turn: credentials are renewed behind our back.
+    async fn signer(&mut self) -> Result<SigV4, AwsError> {
+        self.options.aws.signer().await
     }
 
-    /// The identity worked before: whoever renews it may be late.
-    fn unsigned(&self, schedule: &mut Schedule, turn: Turn, error: AwsError) -> Result<Outcome, RemoteError> {
-        if self.registration.is_none() {
-            return Err(RemoteError::Aws(error));
-        }
-        let none = std::time::Duration::ZERO;
-        let next = match turn {
-            Turn::Register => schedule.register_failed(now(), none, random()),
-            Turn::Dial => schedule.dial_failed(now(), Failure::Passing, none, random()),
-        };
-        tracing::warn!(error = %chain(&error), delay = ?next.pause, "no AWS credentials, trying again");
-        Ok(Outcome::Down(next))
+    async fn register(&mut self, signer: &SigV4) -> Result<DirectRegistration, CallError> {
+        self.options.registry.register(&self.options.environment, signer).await
     }
 
-    async fn dial(
-        &mut self,
-        schedule: &mut Schedule,
-        registration: &DirectRegistration,
-        signer: &SigV4,
-    ) -> Result<Outcome, RemoteError> {
-        let error = match self.options.dialer.dial_signed(&registration.url, signer).await {
-            Ok(link) => {
-                if schedule.connected() {
-                    (self.on_registered)(registration);
-                }
-                metrics::counter!("executor_relay_connections_total", "result" => "up").increment(1);
-                tracing::info!(registration = %registration.id, "connection is up");
-                return Ok(Outcome::Up(Box::new(link)));
-            }
-            Err(error) => error,
-        };
-        metrics::counter!("executor_relay_connections_total", "result" => "failed").increment(1);
+    async fn dial(&mut self, registration: &DirectRegistration, signer: &SigV4) -> Result<Link, DialError> {
+        self.options.dialer.dial_signed(&registration.url, signer).await
+    }
+
+    fn judge(error: DialError) -> Result<(Failure, DialError), RemoteError> {
         let failure = match &error {
             DialError::Url(_) | DialError::Trust(_) | DialError::Sign(_) => return Err(RemoteError::Relay(error)),
             DialError::Refused { status: 409, .. } => Failure::TicketRefused,
@@ -148,47 +92,16 @@ impl<R: FnMut(&DirectRegistration)> Direct<'_, R> {
             DialError::Refused { status: 400..=499, .. } => return Err(RemoteError::Refused(error)),
             _ => Failure::Passing,
         };
-        let retry_after = error.retry_after().unwrap_or_default();
-        let next = schedule.dial_failed(now(), failure, retry_after, random());
-        let (delay, error) = (next.pause, chain(&error));
-        match next.turn {
-            Turn::Dial => tracing::warn!(error, ?delay, "cannot connect, trying again"),
-            Turn::Register => tracing::warn!(error, ?delay, "cannot connect, registering again"),
-        }
-        Ok(Outcome::Down(next))
+        Ok((failure, error))
     }
 
-    async fn register(&mut self, schedule: &mut Schedule, signer: &SigV4) -> Result<Next, RemoteError> {
-        let environment = &self.options.environment;
-        let error = match self.options.registry.register(environment, signer).await {
-            Ok(registration) => {
-                metrics::counter!("executor_registrations_total", "result" => "ok").increment(1);
-                self.registration = Some(registration);
-                return Ok(schedule.registered(now(), random()));
-            }
-            Err(error) => error,
-        };
-        metrics::counter!("executor_registrations_total", "result" => "failed").increment(1);
-        if !self.passes(schedule, &error) {
-            return Err(RemoteError::Register {
-                environment: environment.clone(),
-                source: error,
-            });
-        }
-        let retry_after = error.retry_after().unwrap_or_default();
-        let next = schedule.register_failed(now(), retry_after, random());
-        tracing::warn!(error = %chain(&error), delay = ?next.pause, "cannot register, trying again");
-        Ok(next)
+    fn announce(&mut self, registration: &DirectRegistration) {
+        (self.on_registered)(registration);
     }
 
-    fn passes(&self, schedule: &Schedule, error: &CallError) -> bool {
-        error.is_retryable()
-            || self.registration.is_some() && is_registrys_fault(error)
-            || schedule.has_place() && is_conflict(error)
-    }
-
-    async fn serve(&mut self, link: Link) {
+    async fn serve(&mut self, registration: &DirectRegistration, link: Link) {
         self.status.set(true);
+        tracing::info!(registration = %registration.id, "connection is up");
         let (sender, mut receiver) = direct::over_link(link).split();
         let mut inlet = Inlet {
             receiver: &mut receiver,

@@ -217,7 +217,10 @@ pub(crate) async fn logs_hold_no_secret(cx: Context) -> Result<()> {
     expect_seen!(cloud, Seen::Gone(_) => ());
     executor
         .stderr()
-        .contains("connecting again", rendezvous_integration_tests::wait::SOON)
+        .contains(
+            "connecting to the registered server again",
+            rendezvous_integration_tests::wait::SOON,
+        )
         .await?;
     executor.signal(nix::sys::signal::Signal::SIGTERM)?;
     let finished = executor

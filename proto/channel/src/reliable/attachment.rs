@@ -58,14 +58,14 @@ impl Attachment {
         self.epoch
     }
 
-    /// The connection is gone. Says whether that is news.
+    /// The connection is gone. Says whether that is news: the stream went on there, or a harness waited there for an answer
+    /// and now waits for another connection.
     pub(super) fn suspend(&mut self, now: Instant) -> bool {
+        let was_used = self.is_attached() || self.asking.is_some();
         self.asking = None;
         self.answers = false;
-        self.suspended_since.is_none() && {
-            self.suspended_since = Some(now);
-            true
-        }
+        self.suspended_since.get_or_insert(now);
+        was_used
     }
 
     /// A harness has a connection, or doubts the one it has.

@@ -132,13 +132,15 @@ impl Retained {
             }
             self.hinted = upto;
             self.hinted_bits = 0;
-            self.hinted_since.get_or_insert(now);
             self.progress(now, progress, rtt);
         }
         // Bits beyond what was sent mean nothing.
         let known = next - self.hinted;
         let mask = if known >= 32 { u32::MAX } else { (1 << known) - 1 };
         self.hinted_bits |= bits & mask;
+        if self.has_hints() {
+            self.hinted_since.get_or_insert(now);
+        }
         if self.hinted_bits.count_ones() >= REORDERING {
             self.resend_holes(now, rtt);
         }
@@ -168,7 +170,7 @@ impl Retained {
             self.hinted = self.first;
             self.progress(now, progress, rtt);
         }
-        self.hinted_since = (self.hinted > self.first).then_some(now);
+        self.hinted_since = self.has_hints().then_some(now);
         self.waiting_since = (self.eliciting > 0).then_some(now);
         Ok(())
     }
@@ -237,6 +239,11 @@ impl Retained {
         self.allowance = 1;
         self.rearm(now, rtt);
         true
+    }
+
+    /// Whether anything is believed that no trailer said.
+    fn has_hints(&self) -> bool {
+        self.hinted > self.first || self.hinted_bits != 0
     }
 
     fn hint_deadline(&self) -> Option<Instant> {

@@ -118,6 +118,24 @@ fn a_hint_without_confirmation_is_forgotten() {
 }
 
 #[test]
+fn a_hint_at_single_records_is_forgotten_too() {
+    let mut world = World::new(3);
+    world.hint(0, 0);
+    world.confirm(1);
+    world.hint(0, 0b11);
+    assert!(world.sent.is_hinted(1) && world.sent.is_hinted(2));
+    for _ in 0..10 {
+        // What is to be sent again is said to be there, every time.
+        world.pass(HINT_LIFETIME);
+        assert_eq!(world.again(), [1]);
+        world.hint(0, 0b11);
+    }
+    world.confirm(2);
+    world.pass(HINT_LIFETIME);
+    assert_eq!(world.again(), [2]);
+}
+
+#[test]
 fn hints_about_records_without_content_last() {
     let mut world = World::new(0);
     world.sent.push(world.now, Bytes::new(), false, &world.rtt);

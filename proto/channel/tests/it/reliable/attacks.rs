@@ -128,6 +128,22 @@ fn a_forged_reset_is_a_delay() {
 }
 
 #[test]
+fn a_forged_reset_instead_of_the_answer_to_a_resume_is_a_delay() {
+    let mut pair = Pair::open(11);
+    pair.cut();
+    pair.take_at_executor();
+    assert_eq!(events(&mut pair.harness), [Event::Suspended]);
+    pair.harness.reconnect(pair.now);
+    let resume = pair.harness_sends();
+    assert!(matches!(body(&resume[0]), Body::Reattach { .. }));
+    pair.harness_gets(&[Frame::reset(stream_id(STREAM), "gone").to_bytes()]);
+    // Its owner has to dial once more, and has to know.
+    assert_eq!(events(&mut pair.harness), [Event::Suspended]);
+    pair.harness.reconnect(pair.now);
+    expect_well(&mut pair);
+}
+
+#[test]
 fn a_silent_harness_finds_out_that_its_executor_was_told_a_lie() {
     let mut pair = Pair::open(5);
     pair.pass(Duration::from_secs(5));
@@ -151,6 +167,24 @@ fn a_forged_acknowledgement_is_a_delay() {
     assert!(pair.harness_sends().is_empty());
     pair.pass(Duration::from_secs(5));
     assert_eq!(pair.take_at_executor().len(), 1);
+    expect_well(&mut pair);
+}
+
+#[test]
+fn a_forged_acknowledgement_of_single_records_is_a_delay() {
+    let mut pair = Pair::open(10);
+    // What the harness says confirms everything before.
+    pair.pass(Duration::from_secs(5));
+    pair.harness.send(Bytes::from_static(b"word")).unwrap();
+    pair.pass(Duration::from_millis(10));
+    assert_eq!(pair.take_at_executor(), ["word"]);
+    // An executor cannot ask for a resume that would repair it.
+    pair.executor.send(vec![1; 150_000].into()).unwrap();
+    let lost = seqs(&pair.executor_sends());
+    // Nothing is said of what came before; all that was lost is said to be there, one by one.
+    pair.executor_gets(&[ack(lost[0] - 1, u32::MAX)]);
+    pair.pass(HINT_LIFETIME + Duration::from_secs(5));
+    assert_eq!(pair.take_at_harness().len(), 1);
     expect_well(&mut pair);
 }
 

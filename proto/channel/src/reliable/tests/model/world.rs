@@ -45,6 +45,8 @@ pub(super) enum Action {
     Replay(usize, usize),
     ForgeReset(usize),
     ForgeAck(usize),
+    /// Says of single records that they arrived.
+    ForgeBits(usize),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -85,6 +87,8 @@ pub(super) struct World {
     messages: [u8; 2],
     on_the_way: [Vec<Wire>; 2],
     connected: bool,
+    /// The harness was told that it has to dial.
+    dials: bool,
     seen: Vec<Wire>,
     faults: Faults,
     pub(super) fault: Option<ReliableError>,
@@ -107,7 +111,7 @@ impl Hash for World {
             )
                 .hash(state);
         }
-        (&self.on_the_way, self.connected, &self.seen, self.faults).hash(state);
+        (&self.on_the_way, self.connected, self.dials, &self.seen, self.faults).hash(state);
         (self.fault.is_some(), self.spoke_suspended).hash(state);
         (self.took_old_resume, self.resumed_silently).hash(state);
     }
@@ -154,6 +158,7 @@ impl World {
             messages,
             on_the_way: [Vec::new(), Vec::new()],
             connected: true,
+            dials: false,
             seen: Vec::new(),
             faults,
             fault: None,
@@ -183,10 +188,12 @@ impl World {
                 actions.extend((0..self.seen.len()).map(|index| Action::Replay(end, index)));
             }
             actions.extend((self.faults.resets > 0).then_some(Action::ForgeReset(end)));
-            actions.extend((self.faults.forged_acks > 0).then_some(Action::ForgeAck(end)));
+            if self.faults.forged_acks > 0 {
+                actions.extend([Action::ForgeAck(end), Action::ForgeBits(end)]);
+            }
         }
         actions.extend((self.connected && self.faults.cuts > 0).then_some(Action::Cut));
-        actions.extend((!self.connected || !self.ends[0].ledger.is_truly_attached()).then_some(Action::Reconnect));
+        actions.extend(self.dials.then_some(Action::Reconnect));
     }
 
     /// Does it; says whether it changed something.
@@ -214,14 +221,14 @@ impl World {
             Action::Cut => {
                 self.faults.cuts -= 1;
                 self.connected = false;
+                self.dials = true;
                 self.on_the_way = [Vec::new(), Vec::new()];
                 for end in &mut self.ends {
                     end.ledger.suspend(self.now);
                 }
             }
             Action::Reconnect => {
-                self.connected = true;
-                self.ends[0].ledger.reconnect(self.now);
+                self.reconnect();
                 return self.ends[0].ledger.wants_urgent();
             }
             Action::Replay(end, index) => {
@@ -239,8 +246,23 @@ impl World {
                 self.faults.forged_acks -= 1;
                 self.deliver(end, &Wire::Ack((last, 0)));
             }
+            Action::ForgeBits(end) => {
+                let (first, next, _) = self.ends[end].ledger.numbers();
+                let Some(before) = first.checked_sub(1).filter(|_| first < next) else {
+                    return false;
+                };
+                self.faults.forged_acks -= 1;
+                self.deliver(end, &Wire::Ack((before, u32::MAX)));
+            }
         }
         true
+    }
+
+    /// The harness has a connection.
+    fn reconnect(&mut self) {
+        self.connected = true;
+        self.dials = false;
+        self.ends[0].ledger.reconnect(self.now);
     }
 
     /// One frame, in the order in which a stream sends.
@@ -302,7 +324,7 @@ impl World {
             }
             Wire::Ack(ack) => ledger.hint(now, ack.0, ack.1),
             Wire::Reset => {
-                ledger.suspend(now);
+                self.dials |= ledger.suspend(now) && to == 0;
             }
             Wire::Resume { role, epoch, next_seq } => {
                 // What the proof tells.
@@ -373,9 +395,8 @@ impl World {
             if world.has_all() {
                 return true;
             }
-            if !world.connected || !world.ends[0].ledger.is_truly_attached() {
-                world.connected = true;
-                world.ends[0].ledger.reconnect(world.now);
+            if world.dials {
+                world.reconnect();
             }
             let mut quiet = true;
             for end in 0..2 {

@@ -26,7 +26,7 @@ pub(crate) struct Workload {
 }
 
 impl Workload {
-    /// 2 000 round trips, 100 commands, 256 MiB and 32 MiB at scale 1.
+    /// 2 000 round trips, 100 commands, 256 MiB and 8 MiB at scale 1: stock cuts a connection for a frame of more than 16 MiB.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -38,7 +38,7 @@ impl Workload {
             round_trips: scaled(2000.0, 50),
             commands: scaled(100.0, 10),
             bulk: scaled(256.0, 1) * MIB,
-            whole: scaled(32.0, 1) * MIB,
+            whole: scaled(8.0, 1) * MIB,
         }
     }
 }

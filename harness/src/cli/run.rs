@@ -21,6 +21,9 @@ const INSIST: Duration = Duration::from_secs(2);
 const KILL_PATIENCE: Duration = Duration::from_secs(3);
 /// First and longest time before a terminal is told again that its input has ended.
 const END_AGAIN: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
+/// We leave before the executor has answered.
+const UNCONFIRMED: &str =
+    "the executor has not confirmed that the command is gone; it will kill it when the session expires";
 /// What a signal before the command interrupts.
 const PREPARING: &str = "asking the executor";
 /// SIGPIPE: whoever reads our output is gone.
@@ -93,13 +96,22 @@ async fn execute(environment: &Environment, mut spec: ProcessSpec) -> Result<Out
     let mut signals = Signals::new().map_err(Failure::runtime)?;
     let harness = unless_signalled(PREPARING, environment.harness()).await?;
     let link = harness.as_ref().map(Harness::link_state);
-    let mut process = tokio::select! {
-        process = environment.exec().start(spec) => process.map_err(|error| Failure {
-            code: error.exit_code(),
-            error: anyhow::Error::new(error).context(format!("cannot start `{program}`{place}")),
-        })?,
-        signal = signals.next() => return Ok(Outcome::signalled(signal.number())),
+    let mut starting = std::pin::pin!(environment.exec().start(spec));
+    let started = tokio::select! {
+        started = &mut starting => started,
+        signal = signals.next() => {
+            say("ending the command that the executor is starting");
+            tokio::select! {
+                () = kill_started(starting) => {}
+                _ = signals.next() => say(UNCONFIRMED),
+            }
+            return Ok(Outcome::signalled(signal.number()));
+        }
     };
+    let mut process = started.map_err(|error| Failure {
+        code: error.exit_code(),
+        error: anyhow::Error::new(error).context(format!("cannot start `{program}`{place}")),
+    })?;
     let _raw = if tty {
         RawMode::enter().map_err(Failure::runtime)?
     } else {
@@ -202,6 +214,19 @@ async fn follow(
     }
 }
 
+/// Kills a command whose start the executor has not confirmed yet: it may run already.
+async fn kill_started(starting: impl Future<Output = Result<Process, HarnessError>>) {
+    match tokio::time::timeout(KILL_PATIENCE, starting).await {
+        Ok(Ok(mut process)) => {
+            let control = process.control();
+            kill(&mut process, &control).await;
+        }
+        // Refused: nothing runs.
+        Ok(Err(_)) => {}
+        Err(_) => say(UNCONFIRMED),
+    }
+}
+
 /// Kills the command, and waits a little until the executor says that it is gone; says so when it does not.
 async fn kill(process: &mut Process, control: &ProcessControl) {
     let killed = async {
@@ -215,7 +240,7 @@ async fn kill(process: &mut Process, control: &ProcessControl) {
         Ok::<_, HarnessError>(())
     };
     if !matches!(tokio::time::timeout(KILL_PATIENCE, killed).await, Ok(Ok(()))) {
-        say("the executor has not confirmed that the command is gone; it will kill it when the session expires");
+        say(UNCONFIRMED);
     }
 }
 

@@ -3,6 +3,7 @@
 mod command_line;
 mod exercise;
 mod file;
+mod interrupted;
 mod sharing;
 
 use std::collections::BTreeMap;
@@ -44,6 +45,7 @@ pub(crate) fn cases() -> Vec<Case> {
     cases.extend(sharing::cases());
     cases.extend(command_line::cases());
     cases.extend(file::cases());
+    cases.extend(interrupted::cases());
     cases
 }
 

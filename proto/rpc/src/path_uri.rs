@@ -97,9 +97,10 @@ impl PathUri {
         if url.fragment().is_some() {
             return Err(PathUriError::Fragment);
         }
-        // The parser drops a host before a drive letter only where no empty segment stands between: parsed again, so that
-        // the text means the same to whoever reads it next.
-        let url = if url.has_host() { Url::parse(url.as_str())? } else { url };
+        // What the parser gives is not always what it gives for that again: it drops a host before a drive letter only where
+        // no empty segment stands between, and misses `..` behind a line break. Parsed again, the text means the same to
+        // whoever reads it next.
+        let url = Url::parse(url.as_str())?;
         let mut text = String::from(url);
         let path_at = "file://".len() + text["file://".len()..].find('/').unwrap_or(0);
         if let Some(letter) = drive(&text[path_at..]) {

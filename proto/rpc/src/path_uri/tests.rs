@@ -172,3 +172,17 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_is_parsed_parses_to_itself() {
+    for (text, normal) in [
+        ("file://looca///c:/Users/x", "file:///C:/Users/x"),
+        ("file:\re:\r../F/", "file:///E:/F/"),
+        ("file:///a/\t../b", "file:///b"),
+        ("file:///a/.\n./b", "file:///b"),
+    ] {
+        let uri = PathUri::parse(text).unwrap();
+        assert_eq!(uri.as_str(), normal, "{text:?}");
+        assert_eq!(PathUri::parse(uri.as_str()).unwrap(), uri);
+    }
+}

@@ -279,7 +279,12 @@ impl Client<'_> {
             let more: serde_json::Map<String, Value> = serde_json::from_str(more)?;
             params.as_object_mut().context("an object")?.extend(more);
         }
+        let untaken = self.news.get(process).is_some_and(News::is_closed);
         let mut reply = self.call("process/start", &params.to_string(), false).await?;
+        ensure!(
+            !untaken || reply.get("result").is_none(),
+            "the case must take what the earlier {process} told before it starts another"
+        );
         if let Some(Value::Object(result)) = reply.get_mut("result") {
             result.remove("sandboxType");
         }

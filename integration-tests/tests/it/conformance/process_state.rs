@@ -278,7 +278,7 @@ pub(super) const CASES: &[Case] = &[
         "nothing_is_left_after_80_seconds",
         &[
             Start("p", "printf x", ""),
-            WaitClosed("p"),
+            Closed("p"),
             Pause(76_000),
             Call("process/terminate", TERMINATE),
             Call("process/read", r#"{"processId":"p","afterSeq":9}"#),

@@ -1,0 +1,2 @@
+# Whoever has the harness's static key and the authorization is that harness.
+s/^	ghs = .*/&\n\tleaks hs/

@@ -1,0 +1,2 @@
+# Whoever has the signing key makes tickets.
+s/^	verification_key = .*/&\n\tleaks signing_key/

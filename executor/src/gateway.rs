@@ -12,9 +12,9 @@ use std::sync::Arc;
 
 use rendezvous_host::own::Listening;
 use rendezvous_service::listener::{self, BindError};
+use rendezvous_transport::connector::Connector;
 use rendezvous_transport::dial::Dialer;
 use rendezvous_transport::policy::RegistryUrl;
-use rendezvous_transport::tls::Trust;
 use tokio_util::sync::CancellationToken;
 
 pub use self::http::MAX_CONNECTIONS;
@@ -25,8 +25,8 @@ pub use self::places::MAX_PLACES;
 pub struct Upstream {
     /// The registry.
     pub registry: RegistryUrl,
-    /// Whom to trust.
-    pub trust: Arc<Trust>,
+    /// How to reach it.
+    pub connector: Connector,
     /// Opens relay connections.
     pub dialer: Dialer,
 }

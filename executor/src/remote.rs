@@ -135,7 +135,8 @@ impl<S: FnMut(Accepted), R: FnMut(&Registration)> Way for Remote<S, R> {
 
     fn judge(error: DialError) -> Result<(Failure, DialError), RemoteError> {
         let failure = match &error {
-            DialError::Url(_) | DialError::Trust(_) => return Err(RemoteError::Relay(error)),
+            DialError::Url(_) => return Err(RemoteError::Relay(error)),
+            DialError::Connect(cause) if cause.is_configuration() => return Err(RemoteError::Relay(error)),
             error if error.is_ticket_refused() => Failure::TicketRefused,
             _ => Failure::Passing,
         };
@@ -180,10 +181,12 @@ impl<S: FnMut(Accepted), R: FnMut(&Registration)> Way for Remote<S, R> {
     }
 }
 
-/// Answers that a working registry does not give: another server in its place, or a certificate that ran out.
+/// Answers that a working registry does not give: another server in its place, or a certificate that ran out. A proxy's refusals
+/// count among them.
 fn is_registrys_fault(error: &CallError) -> bool {
     match error {
         CallError::Tls(_) | CallError::TooLarge | CallError::Malformed(_) | CallError::Mismatch(_) => true,
+        CallError::Connect(error) => !error.is_configuration(),
         error => error.status().is_some_and(|status| status.is_redirection()),
     }
 }

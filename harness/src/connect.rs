@@ -6,7 +6,6 @@ mod listener;
 mod program;
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use getrandom::SysRng;
@@ -14,10 +13,10 @@ use rand_core::UnwrapErr;
 use rendezvous_channel::Identity;
 use rendezvous_channel::budget::Budget;
 use rendezvous_channel::stream::Target;
+use rendezvous_transport::connector;
 use rendezvous_transport::dial::Dialer;
 use rendezvous_transport::registry;
 use rendezvous_transport::stream::{self, MessageReceiver, MessageSender, MessageStream, StreamEnd};
-use rendezvous_transport::tls::Trust;
 use rendezvous_wire::id::EnvironmentId;
 use rendezvous_wire::limits::{MAX_MESSAGE, REORDER_BYTES};
 
@@ -42,13 +41,13 @@ pub(crate) struct RelayConnector {
 
 impl RelayConnector {
     pub(crate) fn new(options: Options) -> Result<Self, HarnessError> {
-        let trust = Arc::new(Trust::new(options.ca_file.as_deref())?);
-        let dialer = Dialer::new(Arc::clone(&trust), options.clear_text);
+        let connector = connector::Connector::from_env(options.ca_file.as_deref())?;
+        let dialer = Dialer::new(connector.clone(), options.clear_text);
         let registry = registry::Client::new(&registry::Options {
             url: options.registry,
             credential: options.token,
             account: options.account,
-            trust,
+            connector,
         })?;
         Ok(Self {
             registry,

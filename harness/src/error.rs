@@ -41,6 +41,9 @@ pub enum HarnessError {
     /// The client cannot be set up.
     #[error("{}", chain(.0.as_ref()))]
     Setup(Arc<SetupError>),
+    /// The further certificate authorities cannot be used.
+    #[error("{}", chain(.0.as_ref()))]
+    Trust(Arc<TrustError>),
     /// The environment cannot be used.
     #[error("{}", chain(.0.as_ref()))]
     Environment(Arc<EnvironmentError>),
@@ -114,7 +117,7 @@ impl HarnessError {
     /// What the command line exits with.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Options(_) | Self::Setup(_) | Self::Environment(_) | Self::Path(_) => exit::USAGE,
+            Self::Options(_) | Self::Setup(_) | Self::Trust(_) | Self::Environment(_) | Self::Path(_) => exit::USAGE,
             Self::Unreachable(error) | Self::Lost(error) => error.exit_code(),
             Self::OutcomeUnknown(_) | Self::Events(_) | Self::ProcessLost(_) | Self::NoAnswer(_) => exit::UNAVAILABLE,
             _ => exit::RUNTIME,
@@ -200,7 +203,7 @@ impl From<SetupError> for HarnessError {
 
 impl From<TrustError> for HarnessError {
     fn from(error: TrustError) -> Self {
-        Self::Setup(Arc::new(error.into()))
+        Self::Trust(Arc::new(error))
     }
 }
 
@@ -240,8 +243,8 @@ impl AttemptError {
         match self {
             Self::Registry(error) if error.is_retryable() => Verdict::Retry(error.retry_after().unwrap_or_default()),
             Self::Dial(error) if error.is_ticket_refused() => Verdict::TicketRefused,
-            Self::Dial(error @ DialError::Tls(_)) | Self::Listener(error @ DialError::Tls(_))
-                if is_untrusted(error) =>
+            Self::Dial(DialError::Connect(error)) | Self::Listener(DialError::Connect(error))
+                if error.is_tls() && is_untrusted(error) =>
             {
                 Verdict::Final
             }
@@ -264,6 +267,18 @@ impl AttemptError {
         match self {
             Self::Registry(error) if error.is_not_authorized() => exit::NOT_AUTHORIZED,
             Self::Dial(error) if error.is_ticket_refused() => exit::NOT_AUTHORIZED,
+            Self::Registry(error) if error.is_proxy_unauthorized() => exit::NOT_AUTHORIZED,
+            Self::Dial(DialError::Connect(error)) | Self::Listener(DialError::Connect(error))
+                if error.is_proxy_unauthorized() =>
+            {
+                exit::NOT_AUTHORIZED
+            }
+            Self::Dial(DialError::Connect(error)) | Self::Listener(DialError::Connect(error))
+                if error.is_configuration() =>
+            {
+                exit::USAGE
+            }
+            Self::Registry(CallError::Connect(error)) if error.is_configuration() => exit::USAGE,
             Self::Listener(DialError::Refused { status: 401 | 403, .. }) => exit::NOT_AUTHORIZED,
             Self::Listener(DialError::Url(_)) => exit::USAGE,
             _ => exit::UNAVAILABLE,

@@ -17,6 +17,7 @@ pub mod netns;
 pub mod peer;
 pub mod postgres;
 pub mod program;
+pub mod proxy;
 pub mod registry;
 pub mod relay;
 pub mod sigv4;

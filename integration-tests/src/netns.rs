@@ -77,6 +77,50 @@ impl Namespace {
         ip(&arguments)
     }
 
+    /// Lays a wire from an interface here to one in another network; both are down.
+    ///
+    /// # Errors
+    ///
+    /// `ip` failed.
+    pub fn wire(&self, name: &str, other: &Self, other_name: &str) -> Result<()> {
+        let far = other.name();
+        self.ip(&format!("link add {name} type veth peer name {other_name} netns {far}"))
+    }
+
+    /// Adds rules of the packet filter to this network.
+    ///
+    /// # Errors
+    ///
+    /// `nft` is missing or does not take them.
+    pub fn filter(&self, rules: &str) -> Result<()> {
+        let file = tempfile::NamedTempFile::new()?;
+        std::fs::write(file.path(), rules)?;
+        let path = file.path().to_string_lossy();
+        self.nft(&["-f", &path])?;
+        Ok(())
+    }
+
+    /// Runs `nft` in this network; gives what it says.
+    ///
+    /// # Errors
+    ///
+    /// `nft` is missing or failed.
+    pub fn nft(&self, arguments: &[&str]) -> Result<String> {
+        let nft = binaries::tool("nft", "nftables")?;
+        let mut inside = Tool::new("ip");
+        inside.args(["netns", "exec", self.name()]).arg(nft).args(arguments);
+        tool(&mut inside)
+    }
+
+    /// Lets packets pass through this network.
+    ///
+    /// # Errors
+    ///
+    /// The network could not be entered.
+    pub fn forward(&self) -> Result<()> {
+        self.within(|| Ok(std::fs::write("/proc/sys/net/ipv4/ip_forward", "1")?))
+    }
+
     /// Runs `action` on a thread of its own inside this network and waits for its result.
     ///
     /// # Errors
@@ -138,33 +182,22 @@ impl PrivateNetwork {
         let (outside, inside) = (format!("203.0.113.{}", number * 4 + 1), number * 4 + 2);
         let public_address = Ipv4Addr::new(203, 0, 113, inside);
 
-        wire((public, &format!("to-{role}")), (&router, "wan"))?;
+        public.wire(&format!("to-{role}"), &router, "wan")?;
         public.ip(&format!("addr add {outside}/30 dev to-{role}"))?;
         public.ip(&format!("link set to-{role} up"))?;
         router.ip(&format!("addr add {public_address}/30 dev wan"))?;
         router.ip("link set wan up")?;
         router.ip(&format!("route add default via {outside}"))?;
 
-        wire((&router, "lan"), (&machine, "eth0"))?;
+        router.wire("lan", &machine, "eth0")?;
         router.ip("addr add 10.77.0.1/24 dev lan")?;
         router.ip("link set lan up")?;
         machine.ip(&format!("addr add {}/24 dev eth0", Self::ADDRESS))?;
         machine.ip("link set eth0 up")?;
         machine.ip("route add default via 10.77.0.1")?;
 
-        router.within(|| Ok(std::fs::write("/proc/sys/net/ipv4/ip_forward", "1")?))?;
-        let rules = tempfile::NamedTempFile::new()?;
-        std::fs::write(rules.path(), ROUTER_RULES)?;
-        let nft = binaries::tool("nft", "nftables")?;
-        let rules = rules.path().to_owned();
-        let name = router.name().to_owned();
-        tool(
-            Tool::new("ip")
-                .args(["netns", "exec", &name])
-                .arg(nft)
-                .arg("-f")
-                .arg(rules),
-        )?;
+        router.forward()?;
+        router.filter(ROUTER_RULES)?;
         Ok(Self {
             machine,
             router,
@@ -173,24 +206,15 @@ impl PrivateNetwork {
     }
 }
 
-/// A wire between two interfaces in two networks.
-fn wire(one: (&Namespace, &str), other: (&Namespace, &str)) -> Result<()> {
-    one.0.ip(&format!(
-        "link add {} type veth peer name {} netns {}",
-        one.1,
-        other.1,
-        other.0.name()
-    ))
-}
-
 fn ip(arguments: &[&str]) -> Result<()> {
-    tool(Tool::new("ip").args(arguments))
+    tool(Tool::new("ip").args(arguments))?;
+    Ok(())
 }
 
-fn tool(tool: &mut Tool) -> Result<()> {
+fn tool(tool: &mut Tool) -> Result<String> {
     let output = tool.output().with_context(|| format!("{tool:?}"))?;
     if !output.status.success() {
         bail!("{tool:?}: {}", String::from_utf8_lossy(&output.stderr).trim());
     }
-    Ok(())
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

@@ -61,7 +61,16 @@ impl Relay {
     ///
     /// It does not start.
     pub async fn start(cx: &Context, options: Options) -> Result<Self> {
-        let mut program = Program::start(cx, &options.name, command(cx, &options)?)?;
+        Self::start_as(cx, &options.name, command(cx, &options)?).await
+    }
+
+    /// Starts a relay by its command and waits until it listens.
+    ///
+    /// # Errors
+    ///
+    /// It does not start.
+    pub async fn start_as(cx: &Context, name: &str, command: Command) -> Result<Self> {
+        let mut program = Program::start(cx, name, command)?;
         let url = program.line("relay listening on ", wait::SOON).await?;
         Ok(Self {
             program,

@@ -68,9 +68,20 @@ impl Authority {
     ///
     /// The files could not be written.
     pub fn server(&self, cx: &Context, name: &str, addresses: &[IpAddr]) -> Result<ServerFiles> {
-        let mut params = CertificateParams::default();
+        self.server_named(cx, name, &[], addresses)
+    }
+
+    /// A certificate for a server with these host names, and at `addresses`.
+    ///
+    /// # Errors
+    ///
+    /// The files could not be written.
+    pub fn server_named(&self, cx: &Context, name: &str, hosts: &[&str], addresses: &[IpAddr]) -> Result<ServerFiles> {
+        let hosts: Vec<String> = hosts.iter().copied().map(str::to_owned).collect();
+        let mut params = CertificateParams::new(hosts)?;
         params.distinguished_name.push(DnType::CommonName, name);
-        params.subject_alt_names = addresses.iter().copied().map(SanType::IpAddress).collect();
+        let addresses = addresses.iter().copied().map(SanType::IpAddress);
+        params.subject_alt_names.extend(addresses);
         let key = KeyPair::generate()?;
         let certificate = params.signed_by(&key, &self.issuer)?;
         let path = self.folder.join(format!("{name}.pem"));

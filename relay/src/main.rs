@@ -62,9 +62,12 @@ async fn serve(arguments: Serve) -> anyhow::Result<()> {
     let accept = tokio::spawn(server.serve(handler(relay.clone()), listening.clone()));
     tokio::select! {
         () = stop.cancelled() => {}
-        // It ends by itself only when the credential is refused.
+        // It ends by itself only when it cannot succeed.
         ended = &mut control => {
-            return ended?.map_err(|error| Failure::new(Exit::NotAuthorized, error).into());
+            return ended?.map_err(|error| {
+                let exit = if error.is_not_authorized() { Exit::NotAuthorized } else { Exit::Usage };
+                Failure::new(exit, error).into()
+            });
         }
     }
     // New connections are refused with 503 while the old ones are told to leave.

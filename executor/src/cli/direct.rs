@@ -103,11 +103,11 @@ pub(super) async fn plan(
         let error = RemoteError::from(error);
         Failure::new(error.exit(), error)
     })?;
-    let registry = DirectClient::new(place.url, &place.trust).map_err(Failure::usage)?;
+    let registry = DirectClient::new(place.url, place.connector.clone());
     Ok(direct::Options {
         environment: place.environment,
         registry,
-        dialer: Dialer::new(place.trust, clear_text),
+        dialer: Dialer::new(place.connector, clear_text),
         aws,
     })
 }

@@ -3,16 +3,15 @@
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use clap::Args;
 use clap::builder::FalseyValueParser;
 use rendezvous_executor::gateway::{Gateway, GatewayError, Upstream};
 use rendezvous_service::args::AdminArgs;
 use rendezvous_service::exit::Failure;
+use rendezvous_transport::connector::Connector;
 use rendezvous_transport::dial::Dialer;
 use rendezvous_transport::policy::{ClearText, RegistryUrl};
-use rendezvous_transport::tls::Trust;
 use tokio_util::sync::CancellationToken;
 
 use super::{ALLOW_INSECURE, ShellArgs};
@@ -50,7 +49,7 @@ pub(super) async fn run(args: GatewayArgs, stop: CancellationToken) -> anyhow::R
     let clear_text = ClearText::allow_insecure(args.allow_insecure);
     let registry = RegistryUrl::parse(&args.remote, clear_text);
     let registry = registry.map_err(|error| Failure::usage(format!("--remote: {error}")))?;
-    let trust = Arc::new(Trust::new(args.ca_file.as_deref()).map_err(Failure::usage)?);
+    let connector = Connector::from_env(args.ca_file.as_deref()).map_err(Failure::usage)?;
     let gateway = Gateway::bind(args.listen).map_err(|error| match error {
         GatewayError::NotLoopback(_) => Failure::usage(error).into(),
         error => anyhow::Error::from(error),
@@ -61,8 +60,8 @@ pub(super) async fn run(args: GatewayArgs, stop: CancellationToken) -> anyhow::R
     let _ = std::io::stdout().flush();
     let upstream = Upstream {
         registry,
-        dialer: Dialer::new(Arc::clone(&trust), clear_text),
-        trust,
+        dialer: Dialer::new(connector.clone(), clear_text),
+        connector,
     };
     gateway.serve(upstream, stop).await;
     Ok(())

@@ -3,17 +3,16 @@
 use std::io::Write as _;
 use std::os::fd::RawFd;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use clap::Args;
 use rendezvous_executor::credential::{self, TOKEN_VARIABLES};
 use rendezvous_executor::remote::{self, Status};
 use rendezvous_service::exit::{Exit, Failure};
 use rendezvous_transport::acceptor::Accepted;
+use rendezvous_transport::connector::Connector;
 use rendezvous_transport::dial::Dialer;
 use rendezvous_transport::policy::{ClearText, RegistryUrl};
 use rendezvous_transport::registry::{self, Registration};
-use rendezvous_transport::tls::Trust;
 use rendezvous_wire::id::{EnvironmentId, RegistrationId};
 use rendezvous_wire::secret::Secret;
 use tokio_util::sync::CancellationToken;
@@ -68,12 +67,12 @@ impl RemoteArgs {
         };
         let url =
             RegistryUrl::parse(&remote, clear_text).map_err(|error| Failure::usage(format!("--remote: {error}")))?;
-        let trust = Arc::new(Trust::new(self.ca_file.as_deref()).map_err(Failure::usage)?);
+        let connector = Connector::from_env(self.ca_file.as_deref()).map_err(Failure::usage)?;
         tracing::info!(%environment, name = self.name, registry = %url, "starting");
         Ok(Place {
             environment,
             url,
-            trust,
+            connector,
         })
     }
 
@@ -87,11 +86,11 @@ impl RemoteArgs {
     }
 }
 
-/// Where to register, as what, and whom to trust.
+/// Where to register, as what, and how to get there.
 pub(super) struct Place {
     pub(super) environment: EnvironmentId,
     pub(super) url: RegistryUrl,
-    pub(super) trust: Arc<Trust>,
+    pub(super) connector: Connector,
 }
 
 /// Where to register, checked.
@@ -112,13 +111,13 @@ pub(super) fn plan(args: RemoteArgs, token: Secret, clear_text: ClearText) -> Re
         url: place.url,
         credential: token,
         account: None,
-        trust: place.trust.clone(),
+        connector: place.connector.clone(),
     })
     .map_err(Failure::usage)?;
     let options = remote::Options {
         environment: place.environment,
         registry: client,
-        dialer: Dialer::new(place.trust, clear_text),
+        dialer: Dialer::new(place.connector, clear_text),
     };
     Ok(Plan { options })
 }

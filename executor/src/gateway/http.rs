@@ -143,7 +143,7 @@ impl Handler {
             url: self.upstream.registry.clone(),
             credential: Secret::new(bearer.trim()),
             account: text(ACCOUNT_HEADER).map(str::to_owned),
-            trust: Arc::clone(&self.upstream.trust),
+            connector: self.upstream.connector.clone(),
         };
         Client::new(&options).map_err(|_unusable_header| StatusCode::BAD_REQUEST)
     }

@@ -10,7 +10,8 @@ use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use rendezvous_channel::budget::Budget;
 use rendezvous_service::net::{self, Peer};
-use rendezvous_transport::direct;
+use rendezvous_transport::dial::DIRECT_USER_TIMEOUT;
+use rendezvous_transport::{direct, socket};
 use rendezvous_transport::stream::Backlog;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -127,6 +128,7 @@ async fn serve(socket: OnUpgrade, server: &Server, memory: &Memory, stop: Cancel
         }
     };
     tracing::info!(peer = %peer.addr, "connected");
+    socket::prepare(socket.tcp(), DIRECT_USER_TIMEOUT);
     let stream = direct::serve(socket, early, &memory.unfinished, &memory.whole).await;
     let (sender, mut receiver) = stream.split();
     tokio::select! {

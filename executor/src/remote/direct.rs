@@ -86,7 +86,8 @@ impl<R: FnMut(&DirectRegistration)> Way for Direct<'_, R> {
 
     fn judge(error: DialError) -> Result<(Failure, DialError), RemoteError> {
         let failure = match &error {
-            DialError::Url(_) | DialError::Trust(_) | DialError::Sign(_) => return Err(RemoteError::Relay(error)),
+            DialError::Url(_) | DialError::Sign(_) => return Err(RemoteError::Relay(error)),
+            DialError::Connect(cause) if cause.is_configuration() => return Err(RemoteError::Relay(error)),
             DialError::Refused { status: 409, .. } => Failure::TicketRefused,
             DialError::Refused { status: 408 | 429, .. } => Failure::Passing,
             DialError::Refused { status: 400..=499, .. } => return Err(RemoteError::Refused(error)),

@@ -31,11 +31,17 @@ pub enum RemoteError {
 }
 
 impl RemoteError {
-    /// How the program ends: 77 for a refused credential, 64 for an unknown environment and other mistakes of the
+    /// How the program ends: 77 for a refused credential, also a proxy's, 64 for an unknown environment and other mistakes of the
     /// configuration, 69 when the registry or the environment is not available.
     pub fn exit(&self) -> Exit {
         match self {
-            Self::Register { source, .. } if source.is_not_authorized() => Exit::NotAuthorized,
+            Self::Register { source, .. } if source.is_not_authorized() || source.is_proxy_unauthorized() => {
+                Exit::NotAuthorized
+            }
+            Self::Register {
+                source: CallError::Connect(error),
+                ..
+            } if error.is_configuration() => Exit::Usage,
             Self::Register { source, .. } => match source.status() {
                 Some(status) if status.is_client_error() && status != StatusCode::CONFLICT => Exit::Usage,
                 _ => Exit::Unavailable,

@@ -6,8 +6,9 @@ use std::time::Duration;
 use rendezvous_transport::dial::DialError;
 use rendezvous_transport::link::Link;
 use rendezvous_transport::registry::CallError;
+use rendezvous_transport::wake;
 use rendezvous_wire::id::EnvironmentId;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::schedule::{Failure, Next, Schedule, Turn};
@@ -94,7 +95,7 @@ enum Outcome<P> {
 
 impl<W: Way> Life<W> {
     async fn take_turn(&mut self, next: Next) -> Result<Outcome<W::Place>, RemoteError> {
-        sleep(next.pause).await;
+        wake::sleep(next.pause).await;
         let signer = match self.way.signer().await {
             Ok(signer) => signer,
             Err(error) => return self.unsigned(next.turn, error).map(Outcome::Down),

@@ -17,6 +17,7 @@ use rendezvous_channel::budget::Budget;
 use rendezvous_channel::stream::Target;
 use rendezvous_service::listener::{Server, read_body};
 use rendezvous_service::net::{self, Stream};
+use rendezvous_transport::connector::Connector;
 use rendezvous_transport::dial::Dialer;
 use rendezvous_transport::policy::ClearText;
 use rendezvous_transport::stream::{MessageStream, StreamEnd, connect};
@@ -171,7 +172,7 @@ impl World {
     /// Opens a stream as a harness does.
     pub(crate) async fn harness(&self) -> Result<MessageStream, StreamEnd> {
         let bundle = self.bundle();
-        let dialer = Dialer::new(Arc::new(Trust::new(None).expect("trust")), ClearText::Loopback);
+        let dialer = Dialer::new(Connector::direct(Trust::new(None).expect("trust")), ClearText::Loopback);
         let url = Secret::new(format!("ws://{}/relay/harness", self.state.addr));
         let link = within(dialer.dial(&url)).await.expect("link");
         let target = Target {

@@ -1,9 +1,8 @@
-use std::sync::Arc;
 use std::time::Duration;
 
+use rendezvous_transport::connector;
 use rendezvous_transport::dial::Dialer;
 use rendezvous_transport::direct;
-use rendezvous_transport::tls::Trust;
 
 use super::StreamLink;
 use crate::endpoint::Listener;
@@ -18,8 +17,8 @@ pub(crate) struct ListenerConnector {
 
 impl ListenerConnector {
     pub(crate) fn new(listener: Listener) -> Result<Self, HarnessError> {
-        let trust = Arc::new(Trust::new(listener.ca_file.as_deref())?);
-        let dialer = Dialer::new(trust, listener.clear_text).with_timeout(listener.connect_timeout);
+        let connector = connector::Connector::from_env(listener.ca_file.as_deref())?;
+        let dialer = Dialer::new(connector, listener.clear_text).with_timeout(listener.connect_timeout);
         Ok(Self { listener, dialer })
     }
 }

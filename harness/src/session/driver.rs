@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use rendezvous_transport::wake;
 use rendezvous_wire::limits::INITIALIZE_TIMEOUT;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
@@ -201,9 +202,9 @@ async fn link_ready<L: Link>(link: &mut L, core: &mut Core, limit: Duration) -> 
     }
 }
 
-/// Takes commands until `at`; false when nobody holds a handle any more.
+/// Takes commands until `at`, or less if the machine sleeps meanwhile; false when nobody holds a handle any more.
 async fn wait_until(at: Instant, core: &mut Core, shared: &mut Shared) -> bool {
-    let pause = tokio::time::sleep_until(at.into());
+    let pause = wake::sleep(at.saturating_duration_since(now()));
     tokio::pin!(pause);
     loop {
         tokio::select! {

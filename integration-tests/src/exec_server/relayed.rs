@@ -1,11 +1,10 @@
-use std::sync::Arc;
-
 use anyhow::{Context as _, Result};
 use getrandom::SysRng;
 use rand_core::UnwrapErr;
 use rendezvous_channel::Identity;
 use rendezvous_channel::budget::Budget;
 use rendezvous_channel::stream::Target;
+use rendezvous_transport::connector::Connector;
 use rendezvous_transport::dial::Dialer;
 use rendezvous_transport::policy::{ClearText, RegistryUrl};
 use rendezvous_transport::registry::{Client, Options};
@@ -56,18 +55,18 @@ impl Relayed {
             .arg(token);
         let mut executor = Program::start(cx, name, command)?;
         executor.line("executor registered ", wait::SOON).await?;
-        let trust = Arc::new(Trust::new(None)?);
+        let connector = Connector::direct(Trust::new(None)?);
         let client = Client::new(&Options {
             url: RegistryUrl::parse(registry.url(), ClearText::Loopback)?,
             credential: Secret::new(registry.credential(Role::Harness, Some(ENVIRONMENT)).await?),
             account: None,
-            trust: Arc::clone(&trust),
+            connector: connector.clone(),
         })?;
         Ok(Self {
             _registry: registry,
             _executor: executor,
             client,
-            dialer: Dialer::new(trust, ClearText::Loopback),
+            dialer: Dialer::new(connector, ClearText::Loopback),
             environment: EnvironmentId::new(ENVIRONMENT)?,
             identity: Identity::generate(&mut UnwrapErr(SysRng)),
             budget: Budget::new(2 * MAX_MESSAGE),

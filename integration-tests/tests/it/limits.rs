@@ -1,7 +1,5 @@
 //! What the protocol allows at most, through a real relay and executor.
 
-use std::sync::Arc;
-
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -14,6 +12,7 @@ use rendezvous_channel::stream::Target;
 use rendezvous_integration_tests::executor::End;
 use rendezvous_integration_tests::site::{ENVIRONMENT, RelayKind, Site};
 use rendezvous_integration_tests::{Context, wait};
+use rendezvous_transport::connector::Connector;
 use rendezvous_transport::dial::Dialer;
 use rendezvous_transport::policy::{ClearText, RegistryUrl};
 use rendezvous_transport::registry::{Client, Options};
@@ -90,17 +89,17 @@ async fn largest_message(cx: Context) -> Result<()> {
 /// An initialized stream to the site's executor.
 async fn open(site: &Site) -> Result<MessageStream> {
     let access = site.access();
-    let trust = Arc::new(Trust::new(None)?);
+    let connector = Connector::direct(Trust::new(None)?);
     let client = Client::new(&Options {
         url: RegistryUrl::parse(&access.registry, ClearText::Loopback)?,
         credential: Secret::new(access.token),
         account: None,
-        trust: Arc::clone(&trust),
+        connector: connector.clone(),
     })?;
     let identity = Identity::generate(&mut UnwrapErr(SysRng));
     let environment = EnvironmentId::new(ENVIRONMENT)?;
     let bundle = client.connect(&environment, identity.public()).await?;
-    let link = Dialer::new(trust, ClearText::Loopback).dial(&bundle.url).await?;
+    let link = Dialer::new(connector, ClearText::Loopback).dial(&bundle.url).await?;
     let target = Target {
         environment: &environment,
         registration: &bundle.registration,

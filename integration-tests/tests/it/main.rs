@@ -13,6 +13,7 @@ mod matrix;
 mod memory;
 mod nat;
 mod ours;
+mod proxied;
 mod runner;
 mod services;
 mod signed;
@@ -34,6 +35,7 @@ fn main() -> std::process::ExitCode {
         limits::cases(),
         memory::cases(),
         nat::cases(),
+        proxied::cases(),
         managed_network::cases(),
         environments::cases(),
         conformance::cases(),

@@ -30,6 +30,11 @@ const UNREACHABLE: &[(&[&str], &[&str], &str)] = &[
         "executor and harness meet only in proto and executor/host",
     ),
     (
+        &["rendezvous-connect"],
+        &["rendezvous-channel", "hyper", "tungstenite"],
+        "what opens sockets does not care what goes over them",
+    ),
+    (
         &["rendezvous-transport"],
         &["rendezvous-rpc"],
         "transport carries messages without reading them",

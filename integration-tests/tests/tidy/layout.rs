@@ -37,8 +37,9 @@ const HIDDEN: [&str; 9] = [
     ".rustfmt.toml",
 ];
 /// Package, folder.
-const CRATES: [(&str, &str); 11] = [
+const CRATES: [(&str, &str); 12] = [
     ("rendezvous-channel", "proto/channel"),
+    ("rendezvous-connect", "proto/connect"),
     ("rendezvous-executor", "executor"),
     ("rendezvous-harness", "harness"),
     ("rendezvous-host", "executor/host"),

@@ -4,44 +4,34 @@
 
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
-use futures_util::stream::FuturesUnordered;
 use http::{HeaderMap, HeaderValue, Request, header};
 use rendezvous_wire::limits::RELAY_CONNECT_TIMEOUT;
 use rendezvous_wire::secret::Secret;
-use rustls_pki_types::ServerName;
-use tokio::net::TcpStream;
-use tokio::time::{sleep, timeout};
-use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
+use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::Error as WebSocketError;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use tokio_tungstenite::tungstenite::handshake::client::Response;
-use tokio_util::either::Either;
-use url::{Host, Url};
+use url::Url;
 
+use crate::connector::{ConnectError, Connector, Target};
 use crate::link::{Dialect, Link};
 use crate::policy::{self, ClearText, UrlError};
 use crate::registry::retry_after;
 use crate::signer::{SignError, Signer};
 use crate::text::clean;
-use crate::tls::{Trust, TrustError};
 
-/// Most addresses of one host that are tried.
-pub const MAX_ADDRESSES: usize = 16;
-/// How long an address may take before the next one is tried beside it.
-pub const STAGGER: Duration = Duration::from_millis(250);
+pub use crate::connector::Socket;
+
 /// Longest rejection reason that is kept, in characters.
 const MAX_REASON: usize = 128;
 /// Header in which a relay says why it refuses an upgrade.
 const REJECTION_HEADER: &str = "x-codex-rendezvous-rejection-reason";
 
-/// The socket below a link, in clear text or TLS.
-pub type Socket = Either<TcpStream, Box<TlsStream<TcpStream>>>;
+/// How long the peer of a direct connection may acknowledge nothing, or take nothing, before the kernel gives the connection
+/// up. Its program may be busy for a while.
+pub const DIRECT_USER_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Why a relay, or another exec-server, could not be reached.
 #[derive(Debug, thiserror::Error)]
@@ -50,18 +40,12 @@ pub enum DialError {
     /// The URL cannot be used.
     #[error("unusable URL")]
     Url(#[from] UrlError),
-    /// TLS cannot be set up.
+    /// There is no connection to its host.
     #[error(transparent)]
-    Trust(#[from] TrustError),
-    /// The host has no address.
-    #[error("cannot resolve the host name")]
-    Resolve(#[source] io::Error),
-    /// No address took the connection.
-    #[error("cannot connect")]
-    Connect(#[source] io::Error),
-    /// The TLS handshake failed, mostly because of an untrusted certificate.
-    #[error("TLS handshake failed")]
-    Tls(#[source] io::Error),
+    Connect(#[from] ConnectError),
+    /// The connection broke before there was an answer.
+    #[error("the connection broke before there was an answer")]
+    Broken(#[source] io::Error),
     /// The relay answered the upgrade with another status than 101.
     #[error("the upgrade was refused with status {status}{}", suffix(reason))]
     Refused {
@@ -88,12 +72,14 @@ fn suffix(reason: &Option<String>) -> String {
 }
 
 impl DialError {
-    /// Whether the same URL may work later. A refused ticket and a URL that must not be used stay refused.
+    /// Whether the same URL may work later. A refused ticket and a URL that must not be used stay refused, and so does what is
+    /// wrong with the configuration here.
     pub fn is_retryable(&self) -> bool {
         match self {
-            Self::Url(_) | Self::Trust(_) | Self::Sign(_) => false,
+            Self::Url(_) | Self::Sign(_) => false,
+            Self::Connect(error) => error.is_retryable(),
             Self::Refused { .. } => !self.is_ticket_refused(),
-            Self::Resolve(_) | Self::Connect(_) | Self::Tls(_) | Self::Handshake(_) | Self::Timeout => true,
+            Self::Broken(_) | Self::Handshake(_) | Self::Timeout => true,
         }
     }
 
@@ -154,16 +140,16 @@ impl Proof<'_> {
 /// Opens links.
 #[derive(Clone)]
 pub struct Dialer {
-    trust: Arc<Trust>,
+    connector: Connector,
     clear_text: ClearText,
     timeout: Duration,
 }
 
 impl Dialer {
-    /// Trusts `trust` for `wss`, and dials `ws` as far as `clear_text` goes.
-    pub fn new(trust: Arc<Trust>, clear_text: ClearText) -> Self {
+    /// Connects with `connector`, and dials `ws` as far as `clear_text` goes.
+    pub fn new(connector: Connector, clear_text: ClearText) -> Self {
         Self {
-            trust,
+            connector,
             clear_text,
             timeout: RELAY_CONNECT_TIMEOUT,
         }
@@ -176,7 +162,7 @@ impl Dialer {
         self
     }
 
-    /// Opens a link: name, TCP, TLS and upgrade together within ten seconds.
+    /// Opens a link: name, proxy, TCP, TLS and upgrade together within ten seconds.
     ///
     /// # Errors
     ///
@@ -217,18 +203,13 @@ impl Dialer {
         let mut request = url.as_str().into_client_request().map_err(handshake_error)?;
         let headers = proof.headers(&request)?;
         request.headers_mut().extend(headers);
-        let tcp = connect(resolve(url).await?).await.map_err(DialError::Connect)?;
-        // Fails only for a socket that is dead already; the handshake finds that out.
-        let _ = tcp.set_nodelay(true);
-        let socket = if url.scheme() == "wss" {
-            let connector = TlsConnector::from(self.trust.config()?);
-            let stream = connector
-                .connect(server_name(url)?, tcp)
-                .await
-                .map_err(DialError::Tls)?;
-            Either::Right(Box::new(stream))
-        } else {
-            Either::Left(tcp)
+        let target = Target::of(url).ok_or(UrlError::Host)?;
+        let socket = match dialect {
+            Dialect::Relay => self.connector.connect(&target).await?,
+            Dialect::Direct => {
+                let connector = self.connector.clone().with_user_timeout(DIRECT_USER_TIMEOUT);
+                connector.connect(&target).await?
+            }
         };
         let upgraded = tokio_tungstenite::client_async_with_config(request, socket, Some(dialect.config()));
         let (socket, _) = upgraded.await.map_err(handshake_error)?;
@@ -244,74 +225,10 @@ impl fmt::Debug for Dialer {
     }
 }
 
-async fn resolve(url: &Url) -> Result<Vec<SocketAddr>, DialError> {
-    let port = url.port_or_known_default().unwrap_or_default();
-    match url.host() {
-        Some(Host::Ipv4(ip)) => Ok(vec![(ip, port).into()]),
-        Some(Host::Ipv6(ip)) => Ok(vec![(ip, port).into()]),
-        Some(Host::Domain(name)) => {
-            let found = tokio::net::lookup_host((name, port))
-                .await
-                .map_err(DialError::Resolve)?;
-            Ok(interleave(found.take(MAX_ADDRESSES)))
-        }
-        None => Err(UrlError::Host.into()),
-    }
-}
-
-/// The resolver's order, but with the two families taking turns.
-fn interleave(addresses: impl Iterator<Item = SocketAddr>) -> Vec<SocketAddr> {
-    let addresses: Vec<_> = addresses.collect();
-    let first_is_v6 = addresses.first().is_some_and(SocketAddr::is_ipv6);
-    let (mut same, mut other): (Vec<_>, Vec<_>) = addresses
-        .into_iter()
-        .rev()
-        .partition(|address| address.is_ipv6() == first_is_v6);
-    let mut order = Vec::new();
-    while let Some(address) = same.pop() {
-        order.push(address);
-        order.extend(other.pop());
-    }
-    order.extend(other.into_iter().rev());
-    order
-}
-
-/// The first connection that comes up. A slow or failed address lets the next one start.
-async fn connect(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
-    let mut waiting = addresses.into_iter();
-    let mut attempts = FuturesUnordered::new();
-    let mut last = io::Error::new(io::ErrorKind::AddrNotAvailable, "the host has no address");
-    attempts.extend(waiting.next().map(TcpStream::connect));
-    loop {
-        let next = tokio::select! {
-            biased;
-            Some(attempt) = attempts.next() => {
-                match attempt {
-                    Ok(stream) => return Ok(stream),
-                    Err(error) => last = error,
-                }
-                waiting.next()
-            }
-            () = sleep(STAGGER), if waiting.len() > 0 => waiting.next(),
-            else => return Err(last),
-        };
-        attempts.extend(next.map(TcpStream::connect));
-    }
-}
-
-fn server_name(url: &Url) -> Result<ServerName<'static>, DialError> {
-    match url.host() {
-        Some(Host::Domain(name)) => ServerName::try_from(name.to_owned()).map_err(|_| UrlError::Host.into()),
-        Some(Host::Ipv4(ip)) => Ok(ServerName::IpAddress(std::net::IpAddr::V4(ip).into())),
-        Some(Host::Ipv6(ip)) => Ok(ServerName::IpAddress(std::net::IpAddr::V6(ip).into())),
-        None => Err(UrlError::Host.into()),
-    }
-}
-
 fn handshake_error(error: WebSocketError) -> DialError {
     match error {
         WebSocketError::Http(response) => refused(&response),
-        WebSocketError::Io(error) => DialError::Connect(error),
+        WebSocketError::Io(error) => DialError::Broken(error),
         error => DialError::Handshake(clean(&error.to_string(), MAX_REASON)),
     }
 }
@@ -333,32 +250,6 @@ fn refused(response: &Response) -> DialError {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn families_take_turns() {
-        let parse =
-            |texts: &[&str]| -> Vec<SocketAddr> { texts.iter().map(|text| text.parse().expect("address")).collect() };
-        let found = parse(&["[::1]:1", "[::2]:1", "[::3]:1", "1.1.1.1:1"]);
-        let order = parse(&["[::1]:1", "1.1.1.1:1", "[::2]:1", "[::3]:1"]);
-        assert_eq!(interleave(found.into_iter()), order);
-        let found = parse(&["1.1.1.1:1", "[::1]:1", "[::2]:1"]);
-        assert_eq!(interleave(found.clone().into_iter()), found);
-    }
-
-    #[tokio::test]
-    async fn a_dead_address_does_not_hide_a_good_one() {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("bind");
-        let good = listener.local_addr().expect("address");
-        // Bound, so that nobody else gets the port, and not listening.
-        let closed = tokio::net::TcpSocket::new_v4().expect("socket");
-        closed.bind(([127, 0, 0, 1], 0).into()).expect("bind");
-        let refused = closed.local_addr().expect("address");
-        connect(vec![refused, good]).await.expect("the second address");
-        let error = connect(vec![refused]).await.expect_err("refused");
-        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
-        let error = connect(Vec::new()).await.expect_err("nothing");
-        assert_eq!(error.kind(), io::ErrorKind::AddrNotAvailable);
-    }
 
     #[test]
     fn statuses_decide_what_to_do() {

@@ -3,10 +3,20 @@
 //! The rules are those of the stock protocol (`proto/README.md`, "Relay connections"): a ping every 30 s, none while one is
 //! unanswered; 60 s for the answer, counted from the moment the ping was written; other traffic is no sign of life; a write
 //! that blocks ends with the answer's deadline, or after 60 s when no ping is out. A patient clockwork only pings.
+//!
+//! One thing is added: after the machine slept, the peer is pinged at once and has [`AWAKE_TIMEOUT`] to answer; and it is given
+//! up without a question if the machine slept so long that the peer has done the same by these rules ([`GIVEN_UP`]).
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rendezvous_wire::limits::{PING_INTERVAL, PONG_TIMEOUT};
+
+use crate::wake::Watch;
+
+/// Longest time that a pong may take after the machine slept. Networks need some seconds to come back.
+pub const AWAKE_TIMEOUT: Duration = Duration::from_secs(5);
+/// A peer that heard nothing for so long has given the connection up.
+pub const GIVEN_UP: Duration = Duration::from_secs(PING_INTERVAL.as_secs() + PONG_TIMEOUT.as_secs());
 
 /// What to do now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +36,8 @@ pub enum Expired {
     Pong,
     /// The peer took no bytes.
     Write,
+    /// The machine slept for too long.
+    Slept,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +57,10 @@ pub struct Keepalive {
     ping: Ping,
     blocked_since: Option<Instant>,
     is_patient: bool,
+    watch: Option<Watch>,
+    /// By when a pong must come after the machine slept.
+    awake_deadline: Option<Instant>,
+    is_given_up: bool,
 }
 
 impl Keepalive {
@@ -55,6 +71,9 @@ impl Keepalive {
             ping: Ping::Idle,
             blocked_since: None,
             is_patient: false,
+            watch: None,
+            awake_deadline: None,
+            is_given_up: false,
         }
     }
 
@@ -67,8 +86,48 @@ impl Keepalive {
     }
 
     /// What to do `now`. Ask again after each [`Action::Ping`], and at the time of [`Action::Wait`].
-    pub fn poll(&mut self, now: Instant) -> Action {
+    ///
+    /// `boot_clock` is a clock that goes on while the machine sleeps, which the clock of `now` need not do; it is looked at once
+    /// a second.
+    pub fn poll(&mut self, now: Instant, boot_clock: impl Fn() -> Duration) -> Action {
+        let watch = self.watch.get_or_insert_with(|| Watch::new(now, boot_clock()));
+        if now >= watch.next_look()
+            && let Some(slept) = watch.look(now, boot_clock())
+        {
+            self.awoken(now, slept);
+        }
+        let next_look = self.watch.as_ref().map_or(now, Watch::next_look);
+        match self.due(now) {
+            Action::Wait(until) => Action::Wait(until.min(next_look)),
+            action => action,
+        }
+    }
+
+    fn awoken(&mut self, now: Instant, slept: Duration) {
+        if self.is_patient {
+            self.next_ping = now;
+        } else if slept >= GIVEN_UP {
+            self.is_given_up = true;
+        } else {
+            self.awake_deadline = Some(now + AWAKE_TIMEOUT);
+            // An older one that is still unanswered does as well.
+            if self.ping == Ping::Idle {
+                self.next_ping = now;
+            }
+        }
+    }
+
+    fn due(&mut self, now: Instant) -> Action {
+        if self.is_given_up {
+            return Action::Expired(Expired::Slept);
+        }
         let mut wake = self.next_ping;
+        if let Some(deadline) = self.awake_deadline {
+            if now >= deadline {
+                return Action::Expired(Expired::Pong);
+            }
+            wake = wake.min(deadline);
+        }
         if let Ping::Outstanding { deadline } = self.ping {
             if now >= deadline {
                 return Action::Expired(Expired::Pong);
@@ -94,7 +153,7 @@ impl Keepalive {
             self.ping = Ping::Queued;
             return Action::Ping;
         }
-        self.poll(now)
+        self.due(now)
     }
 
     /// All that was given to the socket is written.
@@ -120,16 +179,33 @@ impl Keepalive {
     pub fn pong(&mut self) {
         // Also a ping that is only queued: its bytes may be out while later ones are still waiting.
         self.ping = Ping::Idle;
+        self.awake_deadline = None;
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
+
+    /// A machine that never sleeps: what its other clock shows does not matter as long as it stands still.
+    fn never() -> Duration {
+        Duration::ZERO
+    }
+
+    /// A connection whose machine has slept for `slept` when its clock shows `at`, which is returned too.
+    fn awoken(mut keepalive: Keepalive, start: Instant, at: Duration, slept: Duration) -> (Keepalive, Instant) {
+        assert!(matches!(keepalive.poll(start, || Duration::ZERO), Action::Wait(_)));
+        let now = start + at;
+        keepalive.watch = Some(Watch::new(now - SECOND, Duration::ZERO));
+        assert_ne!(
+            keepalive.poll(now - SECOND / 2, || slept),
+            Action::Ping,
+            "too early to look"
+        );
+        (keepalive, now)
+    }
 
     /// Runs a connection in virtual time until it expires or `end`, answering pings `answer` after they were written.
     fn run(end: u32, answer: impl Fn(u32) -> Option<u32>) -> (Vec<u32>, Option<(u32, Expired)>) {
@@ -142,7 +218,7 @@ mod tests {
                 keepalive.pong();
             }
             loop {
-                match keepalive.poll(now) {
+                match keepalive.poll(now, never) {
                     Action::Ping => {
                         pings.push(second);
                         keepalive.written(now);
@@ -184,16 +260,19 @@ mod tests {
     fn a_patient_connection_is_pinged_and_never_given_up() {
         let start = Instant::now();
         let mut keepalive = Keepalive::patient(start);
-        assert_eq!(keepalive.poll(start + 30 * SECOND), Action::Ping);
+        assert_eq!(keepalive.poll(start + 30 * SECOND, never), Action::Ping);
         keepalive.written(start + 30 * SECOND);
-        assert_eq!(keepalive.poll(start + 60 * SECOND), Action::Ping);
+        assert_eq!(keepalive.poll(start + 60 * SECOND, never), Action::Ping);
         keepalive.blocked(start + 60 * SECOND);
         // The ping is still behind what blocks: no second one.
         for second in [90, 120, 1000] {
-            assert!(matches!(keepalive.poll(start + second * SECOND), Action::Wait(_)));
+            assert!(matches!(
+                keepalive.poll(start + second * SECOND, never),
+                Action::Wait(_)
+            ));
         }
         keepalive.written(start + 1000 * SECOND);
-        assert_eq!(keepalive.poll(start + 1030 * SECOND), Action::Ping);
+        assert_eq!(keepalive.poll(start + 1030 * SECOND, never), Action::Ping);
     }
 
     #[test]
@@ -201,13 +280,16 @@ mod tests {
         let start = Instant::now();
         let mut keepalive = Keepalive::new(start);
         let ping = start + PING_INTERVAL;
-        assert_eq!(keepalive.poll(ping), Action::Ping);
+        assert_eq!(keepalive.poll(ping, never), Action::Ping);
         keepalive.blocked(ping);
         let written = ping + 20 * SECOND;
         keepalive.written(written);
         let before = written + PONG_TIMEOUT - SECOND;
-        assert!(matches!(keepalive.poll(before), Action::Wait(_)));
-        assert_eq!(keepalive.poll(written + PONG_TIMEOUT), Action::Expired(Expired::Pong));
+        assert!(matches!(keepalive.poll(before, never), Action::Wait(_)));
+        assert_eq!(
+            keepalive.poll(written + PONG_TIMEOUT, never),
+            Action::Expired(Expired::Pong)
+        );
     }
 
     #[test]
@@ -216,13 +298,13 @@ mod tests {
         let mut keepalive = Keepalive::new(start);
         keepalive.blocked(start + SECOND);
         keepalive.blocked(start + 20 * SECOND);
-        assert_eq!(keepalive.poll(start + PING_INTERVAL), Action::Ping);
+        assert_eq!(keepalive.poll(start + PING_INTERVAL, never), Action::Ping);
         let end = start + SECOND + PONG_TIMEOUT;
-        assert!(matches!(keepalive.poll(end - SECOND), Action::Wait(until) if until == end));
-        assert_eq!(keepalive.poll(end), Action::Expired(Expired::Write));
+        assert!(matches!(keepalive.poll(end - SECOND, never), Action::Wait(until) if until == end));
+        assert_eq!(keepalive.poll(end, never), Action::Expired(Expired::Write));
         keepalive.written(end);
         assert!(
-            matches!(keepalive.poll(end), Action::Wait(_)),
+            matches!(keepalive.poll(end, never), Action::Wait(_)),
             "the write went through after all"
         );
     }
@@ -232,10 +314,13 @@ mod tests {
         let start = Instant::now();
         let mut keepalive = Keepalive::new(start);
         let ping = start + PING_INTERVAL;
-        assert_eq!(keepalive.poll(ping), Action::Ping);
+        assert_eq!(keepalive.poll(ping, never), Action::Ping);
         keepalive.written(ping);
         keepalive.blocked(ping + 50 * SECOND);
-        assert_eq!(keepalive.poll(ping + PONG_TIMEOUT), Action::Expired(Expired::Pong));
+        assert_eq!(
+            keepalive.poll(ping + PONG_TIMEOUT, never),
+            Action::Expired(Expired::Pong)
+        );
     }
 
     #[test]
@@ -243,9 +328,79 @@ mod tests {
         let start = Instant::now();
         let mut keepalive = Keepalive::new(start);
         let ping = start + PING_INTERVAL;
-        assert_eq!(keepalive.poll(ping), Action::Ping);
+        assert_eq!(keepalive.poll(ping, never), Action::Ping);
         keepalive.pong();
         keepalive.written(ping + SECOND);
-        assert_eq!(keepalive.poll(ping + PONG_TIMEOUT + SECOND), Action::Ping);
+        assert_eq!(keepalive.poll(ping + PONG_TIMEOUT + SECOND, never), Action::Ping);
+    }
+
+    #[test]
+    fn a_connection_is_looked_at_every_second() {
+        let start = Instant::now();
+        let mut keepalive = Keepalive::new(start);
+        assert_eq!(keepalive.poll(start, never), Action::Wait(start + SECOND));
+        assert_eq!(keepalive.poll(start + SECOND, never), Action::Wait(start + 2 * SECOND));
+    }
+
+    #[test]
+    fn a_long_sleep_ends_the_connection_within_a_second() {
+        let start = Instant::now();
+        let (mut keepalive, now) = awoken(Keepalive::new(start), start, 10 * SECOND, GIVEN_UP + SECOND);
+        assert_eq!(
+            keepalive.poll(now, || GIVEN_UP + SECOND),
+            Action::Expired(Expired::Slept)
+        );
+        assert_eq!(
+            keepalive.poll(now + SECOND, || GIVEN_UP + SECOND),
+            Action::Expired(Expired::Slept),
+            "it stays ended"
+        );
+    }
+
+    #[test]
+    fn a_short_sleep_is_followed_by_a_ping_that_must_be_answered_soon() {
+        let start = Instant::now();
+        let slept = || 60 * SECOND;
+        let (mut keepalive, now) = awoken(Keepalive::new(start), start, 10 * SECOND, slept());
+        assert_eq!(keepalive.poll(now, slept), Action::Ping);
+        keepalive.written(now);
+        let mut answered = keepalive.clone();
+        assert_eq!(
+            keepalive.poll(now + AWAKE_TIMEOUT, slept),
+            Action::Expired(Expired::Pong)
+        );
+        answered.pong();
+        assert!(matches!(answered.poll(now + AWAKE_TIMEOUT, slept), Action::Wait(_)));
+        assert_eq!(answered.poll(now + PING_INTERVAL, slept), Action::Ping, "as before");
+        answered.written(now + PING_INTERVAL);
+        let late = now + PING_INTERVAL + AWAKE_TIMEOUT;
+        assert!(
+            matches!(answered.poll(late, slept), Action::Wait(_)),
+            "no hurry any more"
+        );
+    }
+
+    #[test]
+    fn a_ping_that_was_out_before_the_sleep_is_enough() {
+        let start = Instant::now();
+        let mut keepalive = Keepalive::new(start);
+        assert_eq!(keepalive.poll(start + PING_INTERVAL, never), Action::Ping);
+        keepalive.written(start + PING_INTERVAL);
+        let at = PING_INTERVAL + 10 * SECOND;
+        keepalive.watch = Some(Watch::new(start + at - SECOND, Duration::ZERO));
+        let slept = || 60 * SECOND;
+        assert!(matches!(keepalive.poll(start + at, slept), Action::Wait(_)));
+        let end = start + at + AWAKE_TIMEOUT;
+        assert_eq!(keepalive.poll(end, slept), Action::Expired(Expired::Pong));
+    }
+
+    #[test]
+    fn a_patient_connection_is_pinged_after_a_sleep_and_kept() {
+        let start = Instant::now();
+        let slept = || 100 * GIVEN_UP;
+        let (mut keepalive, now) = awoken(Keepalive::patient(start), start, 10 * SECOND, slept());
+        assert_eq!(keepalive.poll(now, slept), Action::Ping);
+        keepalive.written(now);
+        assert!(matches!(keepalive.poll(now + AWAKE_TIMEOUT, slept), Action::Wait(_)));
     }
 }

@@ -53,6 +53,7 @@ use self::error::{ended, read_error, write_error};
 use crate::dial::Socket;
 use crate::keepalive::{Action, Expired, Keepalive};
 use crate::text::clean;
+use crate::wake;
 
 /// Bytes that may wait to be written before [`Link::has_room`] says no. One more message fits always.
 pub const WRITE_LIMIT: usize = 256 * 1024;
@@ -87,6 +88,7 @@ pub struct Link<S = Socket> {
     socket: WebSocketStream<S>,
     dialect: Dialect,
     keepalive: Keepalive,
+    boot_clock: fn() -> Duration,
     timer: Pin<Box<Sleep>>,
     /// Bytes fed since everything was written.
     unwritten: usize,
@@ -132,6 +134,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
                 Dialect::Relay => Keepalive::new(now.into_std()),
                 Dialect::Direct => Keepalive::patient(now.into_std()),
             },
+            boot_clock: wake::boot_clock,
             timer: Box::pin(sleep_until(now)),
             unwritten: 0,
             ping_unwritten: false,
@@ -397,7 +400,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
     /// Pings, and sets the timer for the next turn. `unanswered` is the error of a missing pong.
     fn poll_keepalive(&mut self, cx: &mut Context<'_>, unanswered: LinkError) -> Result<(), LinkError> {
         loop {
-            match self.keepalive.poll(Instant::now().into_std()) {
+            match self.keepalive.poll(Instant::now().into_std(), self.boot_clock) {
                 Action::Ping => {
                     self.give(Message::Ping(Bytes::new()))?;
                     self.ping_unwritten = true;
@@ -405,6 +408,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
                 }
                 Action::Expired(Expired::Pong) => return Err(unanswered),
                 Action::Expired(Expired::Write) => return Err(LinkError::WriteTimeout),
+                Action::Expired(Expired::Slept) => return Err(LinkError::Slept),
                 Action::Wait(until) => {
                     let until = Instant::from_std(until);
                     if self.timer.deadline() != until {
@@ -431,3 +435,6 @@ impl<S> fmt::Debug for Link<S> {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,6 @@
 //! The calls of the registry.
 
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -16,21 +15,20 @@ use rendezvous_wire::registry::{
 use rendezvous_wire::secret::Secret;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::time::{Instant, timeout_at};
 
+use crate::connector::Connector;
 use crate::policy::RegistryUrl;
-use crate::tls::{Trust, TrustError, no_trust};
 
 mod direct;
 mod error;
+mod http1;
 
 pub use direct::{DirectClient, DirectRegistration};
 pub(crate) use error::retry_after;
 pub use error::{CallError, Refusal};
+use http1::Http;
 
-/// Connections that are kept for the next call.
-const MAX_IDLE_CONNECTIONS: usize = 4;
-/// How long they are kept: less than servers keep theirs, so that a call seldom meets a closed one.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bounds of a reply; members that we do not know may be in it.
 const REPLY: Bounds = Bounds {
     len: MAX_REGISTRY_RESPONSE,
@@ -47,8 +45,8 @@ pub struct Options {
     pub credential: Secret,
     /// Sent as `chatgpt-account-id`, for registries that want it.
     pub account: Option<String>,
-    /// Whom to trust over `https`.
-    pub trust: Arc<Trust>,
+    /// How to reach it.
+    pub connector: Connector,
 }
 
 /// Why no client could be made; the configuration is at fault.
@@ -58,12 +56,6 @@ pub enum SetupError {
     /// The credential or account cannot stand in a header.
     #[error("the {0} contains characters that cannot be sent")]
     Header(&'static str),
-    /// TLS cannot be set up.
-    #[error(transparent)]
-    Trust(#[from] TrustError),
-    /// The HTTP client cannot be set up.
-    #[error("cannot set up the HTTP client")]
-    Http(#[source] reqwest::Error),
 }
 
 /// An executor's place at the relay.
@@ -91,7 +83,8 @@ pub struct Bundle {
 /// Calls one registry with one credential. Cheap to clone; clones share their connections.
 #[derive(Clone)]
 pub struct Client {
-    http: reqwest::Client,
+    http: Http,
+    headers: HeaderMap,
     url: RegistryUrl,
     timeout: Duration,
 }
@@ -104,7 +97,8 @@ impl Client {
     /// When the options cannot be used.
     pub fn new(options: &Options) -> Result<Self, SetupError> {
         Ok(Self {
-            http: http_client(&options.url, &options.trust, headers(options)?)?,
+            http: Http::new(options.connector.clone()),
+            headers: headers(options)?,
             url: options.url.clone(),
             timeout: REGISTRY_TIMEOUT,
         })
@@ -191,13 +185,20 @@ impl Client {
         stream: Option<&StreamId>,
     ) -> Result<R, CallError> {
         let body = serde_json::to_vec(request).map_err(|error| CallError::Malformed(error.to_string()))?;
-        let mut http = self.http.post(self.url.join(&path(environment, call))).body(body);
+        let mut headers = self.headers.clone();
         // A stream id that cannot stand in a header is only left out: the header helps the registry to see a repeated
         // call, it decides nothing.
         if let Some(stream) = stream.and_then(|stream| HeaderValue::from_str(stream.as_str()).ok()) {
-            http = http.header(STREAM_ID_HEADER, stream);
+            headers.insert(HeaderName::from_static(STREAM_ID_HEADER), stream);
         }
-        exchange(http, self.timeout).await
+        exchange(
+            &self.http,
+            &self.url.join(&path(environment, call)),
+            headers,
+            body,
+            self.timeout,
+        )
+        .await
     }
 }
 
@@ -207,38 +208,20 @@ impl fmt::Debug for Client {
     }
 }
 
-/// For one registry; `headers` are sent with every call.
-fn http_client(url: &RegistryUrl, trust: &Trust, headers: HeaderMap) -> Result<reqwest::Client, SetupError> {
-    let tls = if url.is_tls() {
-        trust.config()?
-    } else {
-        no_trust().map_err(TrustError::from)?
-    };
-    reqwest::Client::builder()
-        .tls_backend_preconfigured((*tls).clone())
-        .default_headers(headers)
-        .redirect(reqwest::redirect::Policy::none())
-        .retry(reqwest::retry::never())
-        .referer(false)
-        .no_proxy()
-        .http1_only()
-        .pool_max_idle_per_host(MAX_IDLE_CONNECTIONS)
-        .pool_idle_timeout(IDLE_TIMEOUT)
-        .build()
-        .map_err(SetupError::Http)
-}
-
-/// Sends a call and reads its answer, both within `limit`.
-async fn exchange<R: DeserializeOwned>(call: reqwest::RequestBuilder, limit: Duration) -> Result<R, CallError> {
-    let deadline = tokio::time::Instant::now() + limit;
-    let response = tokio::time::timeout_at(deadline, call.send())
-        .await
-        .map_err(|_| CallError::Timeout)?
-        .map_err(CallError::from_http)?;
+/// Posts a JSON document and reads the one that answers it, both within `limit`.
+async fn exchange<R: DeserializeOwned>(
+    http: &Http,
+    url: &str,
+    headers: HeaderMap,
+    body: Vec<u8>,
+    limit: Duration,
+) -> Result<R, CallError> {
+    let deadline = Instant::now() + limit;
+    let sent = timeout_at(deadline, http.post(url, headers, body)).await;
+    let response = sent.unwrap_or(Err(CallError::Timeout))?;
     let (status, headers) = (response.status(), response.headers().clone());
-    let body = tokio::time::timeout_at(deadline, read(response))
-        .await
-        .unwrap_or(Err(CallError::Timeout));
+    let body = timeout_at(deadline, http1::read(response.into_body())).await;
+    let body = body.unwrap_or(Err(CallError::Timeout));
     if !status.is_success() {
         // The status says enough, even when the body stalls or breaks.
         let body = body.unwrap_or_default();
@@ -264,18 +247,6 @@ fn headers(options: &Options) -> Result<HeaderMap, SetupError> {
         headers.insert(HeaderName::from_static("chatgpt-account-id"), account);
     }
     Ok(headers)
-}
-
-/// The whole body, at most [`MAX_REGISTRY_RESPONSE`] bytes.
-async fn read(mut response: reqwest::Response) -> Result<Vec<u8>, CallError> {
-    let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(CallError::from_http)? {
-        if body.len() + chunk.len() > MAX_REGISTRY_RESPONSE {
-            return Err(CallError::TooLarge);
-        }
-        body.extend_from_slice(&chunk);
-    }
-    Ok(body)
 }
 
 fn check(asked: &EnvironmentId, environment: &str, profile: &str) -> Result<(), CallError> {

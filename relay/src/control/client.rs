@@ -4,11 +4,15 @@ mod dial;
 
 use std::convert::Infallible;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{SinkExt as _, StreamExt as _};
+use rendezvous_connect::backoff::Backoff;
+use rendezvous_connect::wake;
 use rendezvous_wire::control::{FromRelay, ToRelay};
+use rendezvous_wire::limits::PRESENCE_LEASE;
 use rendezvous_wire::reason::{self, close};
 use rendezvous_wire::secret::Secret;
 use tokio::sync::mpsc;
@@ -24,10 +28,9 @@ use dial::WebSocket;
 
 pub use dial::{DialError, Registry, RegistryError};
 
-/// First and longest pause between two attempts; each is drawn from its upper half.
-const BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(15));
-/// A connection that lived this long makes the next pause short again.
-const STABLE: Duration = Duration::from_secs(30);
+/// First and longest pause between two attempts; each is drawn from its upper half. The registry believes in a relay for
+/// [`PRESENCE_LEASE`] only.
+const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), PRESENCE_LEASE);
 /// Longest time for one message to be written.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time between two pings to the registry; after twice that without a word the connection is given up.
@@ -64,6 +67,8 @@ enum Ended {
     Stopped,
     #[error("the registry does not answer")]
     Silent,
+    #[error("this machine slept for {0:?}, and the registry has forgotten it")]
+    Slept(Duration),
     #[error("the registry sent a malformed message")]
     Malformed(#[from] serde_json::Error),
 }
@@ -72,10 +77,10 @@ enum Ended {
 ///
 /// # Errors
 ///
-/// The registry refused the credential of a relay that has never been welcomed. Later refusals are waited out: live
-/// streams go on, and the operator may give the credential its rights back.
+/// The registry, or a proxy, refused the credential of a relay that has never been welcomed, or its configuration cannot work.
+/// Later refusals are waited out: live streams go on, and the operator may give the credential its rights back.
 pub async fn run(relay: Relay, registry: Registry, stop: CancellationToken) -> Result<(), DialError> {
-    let mut pause = BACKOFF.0;
+    let mut backoff = Backoff::between(BACKOFF.0, BACKOFF.1);
     // Live streams and last known keys are there once the registry has welcomed the relay, and not before.
     let mut was_welcome = false;
     loop {
@@ -85,19 +90,17 @@ pub async fn run(relay: Relay, registry: Registry, stop: CancellationToken) -> R
             return Ok(());
         }
         was_welcome |= relay.is_ready();
-        if matches!(ended, Ended::Dial(DialError::NotAuthorized)) && !was_welcome {
-            return Err(DialError::NotAuthorized);
-        }
-        if started.elapsed() >= STABLE {
-            pause = BACKOFF.0;
-        }
-        let wait = jitter(pause);
+        let ended = match ended {
+            Ended::Dial(error) if !was_welcome && error.is_final() => return Err(error),
+            ended => ended,
+        };
+        backoff.lasted(started.elapsed());
+        let wait = backoff.delay(random());
         tell(&ended, registry.origin(), was_welcome, wait);
         tokio::select! {
             () = stop.cancelled() => return Ok(()),
-            () = tokio::time::sleep(wait) => {}
+            () = wake::sleep(wait) => {}
         }
-        pause = (pause * 2).min(BACKOFF.1);
     }
 }
 
@@ -116,11 +119,9 @@ fn tell(ended: &Ended, registry: &str, was_welcome: bool, wait: Duration) {
     }
 }
 
-/// Between one half and the whole of `pause`.
-fn jitter(pause: Duration) -> Duration {
-    let [a, b, c, d, ..] = *uuid::Uuid::new_v4().as_bytes();
-    let random = u32::from_be_bytes([a, b, c, d]);
-    pause.mul_f64(0.5 + 0.5 * f64::from(random) / f64::from(u32::MAX))
+/// Random where it counts: the lowest bits say that the number is random.
+fn random() -> u64 {
+    uuid::Uuid::new_v4().as_u64_pair().0
 }
 
 async fn connection(relay: &Relay, registry: &Registry, stop: &CancellationToken) -> Result<Infallible, Ended> {
@@ -150,6 +151,7 @@ async fn pump(
 ) -> Result<Infallible, Ended> {
     let mut ping = tokio::time::interval_at(Instant::now() + PING, PING);
     let mut heard = Instant::now();
+    let mut woken = pin!(wake::woken());
     loop {
         let message = tokio::select! {
             () = stop.cancelled() => {
@@ -165,6 +167,13 @@ async fn pump(
                 continue;
             }
             message = outgoing.recv() => Message::text(serde_json::to_string(&message.ok_or(Ended::Closed)?)?),
+            slept = &mut woken => {
+                if slept >= PRESENCE_LEASE {
+                    return Err(Ended::Slept(slept));
+                }
+                woken.set(wake::woken());
+                Message::Ping(Bytes::new())
+            }
             _ = ping.tick() => {
                 if heard.elapsed() > 2 * PING {
                     return Err(Ended::Silent);

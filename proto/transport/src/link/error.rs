@@ -36,6 +36,9 @@ pub enum LinkError {
     /// The peer took no bytes for too long.
     #[error("the peer takes no data")]
     WriteTimeout,
+    /// This machine slept for so long that the peer has given the connection up.
+    #[error("this machine slept, and the peer has given the connection up")]
+    Slept,
     /// The owner took no messages for so long that the answer to a ping could not be read.
     #[error("messages were not taken in time")]
     Backpressure,
@@ -59,6 +62,7 @@ impl LinkError {
             Self::Write(_) => "write_error",
             Self::PongTimeout => "pong_timeout",
             Self::WriteTimeout => "write_timeout",
+            Self::Slept => "slept",
             Self::Backpressure => rendezvous_wire::reason::BACKPRESSURE,
         }
     }
@@ -70,9 +74,12 @@ impl LinkError {
             Self::TooBig => close::TOO_BIG,
             Self::Protocol(_) => close::PROTOCOL,
             Self::Closed { .. } => close::NORMAL,
-            Self::Read(_) | Self::Write(_) | Self::PongTimeout | Self::WriteTimeout | Self::Backpressure => {
-                close::GOING_AWAY
-            }
+            Self::Read(_)
+            | Self::Write(_)
+            | Self::PongTimeout
+            | Self::WriteTimeout
+            | Self::Slept
+            | Self::Backpressure => close::GOING_AWAY,
         }
     }
 }

@@ -1,7 +1,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use http::header::{CONTENT_TYPE, HeaderValue};
 use rendezvous_wire::id::{EnvironmentId, RegistrationId};
 use rendezvous_wire::limits::REGISTRY_TIMEOUT;
 use rendezvous_wire::registry::{
@@ -9,10 +9,11 @@ use rendezvous_wire::registry::{
 };
 use rendezvous_wire::secret::Secret;
 
-use super::{CallError, SetupError, exchange, http_client, not_blank};
+use super::http1::Http;
+use super::{CallError, exchange, not_blank};
+use crate::connector::Connector;
 use crate::policy::RegistryUrl;
 use crate::signer::Signer;
-use crate::tls::Trust;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
@@ -28,23 +29,19 @@ pub struct DirectRegistration {
 /// Calls one registry; each call is signed. Cheap to clone; clones share their connections.
 #[derive(Clone)]
 pub struct DirectClient {
-    http: reqwest::Client,
+    http: Http,
     url: RegistryUrl,
     timeout: Duration,
 }
 
 impl DirectClient {
     /// Makes a client; nothing is sent yet.
-    ///
-    /// # Errors
-    ///
-    /// When TLS or the HTTP client cannot be set up.
-    pub fn new(url: RegistryUrl, trust: &Trust) -> Result<Self, SetupError> {
-        Ok(Self {
-            http: http_client(&url, trust, HeaderMap::new())?,
+    pub fn new(url: RegistryUrl, connector: Connector) -> Self {
+        Self {
+            http: Http::new(connector),
             url,
             timeout: REGISTRY_TIMEOUT,
-        })
+        }
     }
 
     /// Replaces the ten seconds that a call may take, body included.
@@ -76,9 +73,9 @@ impl DirectClient {
         let url = self.url.join(&direct_register_path(environment));
         let unsigned = http::Request::post(&url).header(CONTENT_TYPE, JSON).body(&*body);
         let unsigned = unsigned.map_err(|error| CallError::Malformed(error.to_string()))?;
-        let proof = signer.sign(&unsigned)?;
-        let call = self.http.post(url).header(CONTENT_TYPE, JSON).headers(proof).body(body);
-        let reply: DirectRegisterResponse = exchange(call, self.timeout).await?;
+        let mut headers = signer.sign(&unsigned)?;
+        headers.insert(CONTENT_TYPE, JSON);
+        let reply: DirectRegisterResponse = exchange(&self.http, &url, headers, body, self.timeout).await?;
         if reply.environment_id != environment.as_str() {
             return Err(CallError::Mismatch("environment_id"));
         }

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
@@ -10,6 +11,7 @@ use rendezvous_wire::json::{self, Bounds};
 use rendezvous_wire::limits::{MAX_REGISTRY_DEPTH, MAX_REGISTRY_RESPONSE};
 use rendezvous_wire::registry::{ErrorResponse, code};
 
+use crate::connector::ConnectError;
 use crate::signer::SignError;
 use crate::text::clean;
 
@@ -32,10 +34,10 @@ pub enum CallError {
     Timeout,
     /// The registry could not be reached.
     #[error("cannot connect to the registry")]
-    Connect(#[source] Box<dyn Error + Send + Sync>),
+    Connect(#[source] Arc<ConnectError>),
     /// The registry's certificate is not trusted, or TLS failed otherwise.
-    #[error("TLS handshake with the registry failed; --ca-file adds an authority to trust")]
-    Tls(#[source] Box<dyn Error + Send + Sync>),
+    #[error("cannot speak TLS with the registry; --ca-file adds an authority to trust")]
+    Tls(#[source] Arc<ConnectError>),
     /// The connection broke before the answer was complete.
     #[error("the connection to the registry broke")]
     Interrupted(#[source] Box<dyn Error + Send + Sync>),
@@ -55,10 +57,12 @@ pub enum CallError {
 
 impl CallError {
     /// Whether the same call may succeed later: no answer or a broken one, 408, 429, 5xx, and 409 with the code
-    /// `environment_offline`. A complete answer that is wrong, another refusal and an untrusted certificate stay.
+    /// `environment_offline`. A complete answer that is wrong, another refusal and an untrusted certificate stay, and so
+    /// does what is wrong with the configuration here, or refused by a proxy.
     pub fn is_retryable(&self) -> bool {
         match self {
-            Self::Timeout | Self::Connect(_) | Self::Interrupted(_) => true,
+            Self::Timeout | Self::Interrupted(_) => true,
+            Self::Connect(error) => error.is_retryable(),
             Self::Refused(refusal) => match refusal.status.as_u16() {
                 408 | 429 | 500..=599 => true,
                 409 => refusal.code.as_deref() == Some(code::ENVIRONMENT_OFFLINE),
@@ -100,33 +104,20 @@ impl CallError {
         }
     }
 
-    pub(crate) fn from_http(error: reqwest::Error) -> Self {
-        let (connect, timeout) = (error.is_connect(), error.is_timeout());
-        // The URL is known to whoever called, and would only repeat in every line.
-        let error = error.without_url();
-        let tls = is_tls(&error);
-        if timeout {
-            Self::Timeout
-        } else if tls {
-            Self::Tls(error.into())
-        } else if connect {
-            Self::Connect(error.into())
-        } else {
-            Self::Interrupted(error.into())
+    pub(crate) fn from_http(error: hyper_util::client::legacy::Error) -> Self {
+        match error
+            .source()
+            .and_then(|source| source.downcast_ref::<Arc<ConnectError>>())
+        {
+            Some(error) if matches!(**error, ConnectError::Tls(_)) => Self::Tls(Arc::clone(error)),
+            Some(error) => Self::Connect(Arc::clone(error)),
+            None => Self::Interrupted(error.into()),
         }
     }
-}
 
-/// Whether an error is a TLS failure or caused by one.
-fn is_tls(error: &(dyn Error + 'static)) -> bool {
-    if error.is::<rustls::Error>() {
-        return true;
-    }
-    // The source of an `io::Error` is the source of what it wraps, not what it wraps.
-    let wrapped = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
-    match wrapped {
-        Some(wrapped) => is_tls(wrapped),
-        None => error.source().is_some_and(is_tls),
+    /// Whether a proxy refuses the user name and password that it was given, or their absence.
+    pub fn is_proxy_unauthorized(&self) -> bool {
+        matches!(self, Self::Connect(error) if error.is_proxy_unauthorized())
     }
 }
 

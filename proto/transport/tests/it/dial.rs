@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::handshake::server::{Request, Response};
 
-use crate::world::{Authority, answering, no_trust, response, serve, within};
+use crate::world::{Authority, answering, connector, response, serve, within};
 
 /// A relay that echoes binary messages; the heads of its upgrades come out of the channel.
 async fn relay(tls: Option<&Authority>) -> (std::net::SocketAddr, mpsc::UnboundedReceiver<String>) {
@@ -43,7 +43,7 @@ fn url(text: String) -> Secret {
 #[tokio::test]
 async fn opens_a_link_without_telling_more_than_the_url() {
     let (addr, mut heads) = relay(None).await;
-    let dialer = Dialer::new(no_trust(), ClearText::Loopback);
+    let dialer = Dialer::new(connector(), ClearText::Loopback);
     let mut link = within(dialer.dial(&url(format!("ws://{addr}/relay/env-1?ticket=abc"))))
         .await
         .expect("link");
@@ -71,7 +71,7 @@ async fn tls_needs_the_right_authority() {
     let authority = Authority::new();
     let (addr, mut heads) = relay(Some(&authority)).await;
     for host in ["localhost", "127.0.0.1"] {
-        let dialer = Dialer::new(authority.trust(), ClearText::Loopback);
+        let dialer = Dialer::new(authority.connector(), ClearText::Loopback);
         let mut link = within(dialer.dial(&url(format!("wss://{host}:{}/", addr.port()))))
             .await
             .expect(host);
@@ -79,12 +79,15 @@ async fn tls_needs_the_right_authority() {
         assert_eq!(within(link.recv()).await.expect("message"), "hello");
         heads.recv().await.expect("head");
     }
-    for trust in [no_trust(), Authority::new().trust()] {
-        let dialer = Dialer::new(trust, ClearText::Loopback);
+    for connector in [connector(), Authority::new().connector()] {
+        let dialer = Dialer::new(connector, ClearText::Loopback);
         let error = within(dialer.dial(&url(format!("wss://localhost:{}/", addr.port()))))
             .await
             .expect_err("untrusted");
-        assert!(matches!(error, DialError::Tls(_)), "{error:?}");
+        assert!(
+            matches!(&error, DialError::Connect(error) if error.is_tls()),
+            "{error:?}"
+        );
     }
     assert!(heads.try_recv().is_err(), "the ticket went to a stranger");
 }
@@ -93,7 +96,7 @@ async fn tls_needs_the_right_authority() {
 async fn refusals_are_typed() {
     let headers = "x-codex-rendezvous-rejection-reason: expired\r\nretry-after: 4\r\n";
     let (addr, _asked) = answering(None, response("401 Unauthorized", headers, "no"), true).await;
-    let dialer = Dialer::new(no_trust(), ClearText::Loopback);
+    let dialer = Dialer::new(connector(), ClearText::Loopback);
     let target = url(format!("ws://{addr}/?ticket=secret-ticket"));
     let error = within(dialer.dial(&target)).await.expect_err("refused");
     assert!(error.is_ticket_refused());
@@ -124,7 +127,7 @@ async fn refusals_are_typed() {
             .await
             .expect_err("no upgrade");
         assert!(
-            matches!(error, DialError::Handshake(_) | DialError::Connect(_)),
+            matches!(error, DialError::Handshake(_) | DialError::Broken(_)),
             "{error:?}"
         );
         assert!(!format!("{error:?} {error}").contains("secret-ticket"));
@@ -139,7 +142,7 @@ async fn a_silent_relay_times_out() {
     })
     .await;
     for scheme in ["ws", "wss"] {
-        let dialer = Dialer::new(no_trust(), ClearText::Loopback).with_timeout(Duration::from_millis(200));
+        let dialer = Dialer::new(connector(), ClearText::Loopback).with_timeout(Duration::from_millis(200));
         let error = within(dialer.dial(&url(format!("{scheme}://{addr}/"))))
             .await
             .expect_err("silent");
@@ -150,7 +153,7 @@ async fn a_silent_relay_times_out() {
 
 #[tokio::test]
 async fn urls_are_checked_before_anything_is_sent() {
-    let dialer = Dialer::new(no_trust(), ClearText::Loopback);
+    let dialer = Dialer::new(connector(), ClearText::Loopback);
     for (text, expected) in [
         ("ws://192.0.2.1/?ticket=x", UrlError::ClearText("wss")),
         ("http://127.0.0.1/", UrlError::Scheme("ws:// or wss://")),
@@ -171,7 +174,7 @@ async fn a_relay_that_drops_the_socket_is_an_end() {
         drop(tokio_tungstenite::accept_async(stream).await.expect("upgrade"));
     })
     .await;
-    let dialer = Dialer::new(no_trust(), ClearText::Loopback);
+    let dialer = Dialer::new(connector(), ClearText::Loopback);
     let mut link = within(dialer.dial(&url(format!("ws://{addr}/")))).await.expect("link");
     let error = within(link.recv()).await.expect_err("end");
     assert!(matches!(error, LinkError::Closed { code: None, .. }), "{error:?}");

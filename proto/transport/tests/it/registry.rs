@@ -1,6 +1,6 @@
-use std::sync::Arc;
 use std::time::Duration;
 
+use rendezvous_transport::connector::Connector;
 use rendezvous_transport::policy::{ClearText, RegistryUrl};
 use rendezvous_transport::registry::{CallError, Client, Options, SetupError};
 use rendezvous_transport::tls::{Trust, TrustError};
@@ -9,18 +9,18 @@ use rendezvous_wire::key::PublicKey;
 use rendezvous_wire::limits::MAX_REGISTRY_RESPONSE;
 use rendezvous_wire::secret::Secret;
 
-use crate::world::{Authority, PATIENCE, answering, no_trust, response, serve, within};
+use crate::world::{Authority, PATIENCE, answering, connector, response, serve, within};
 
-fn client_of(url: &str, trust: Arc<Trust>) -> Client {
-    Client::new(&options(url, trust)).expect("client")
+fn client_of(url: &str, connector: Connector) -> Client {
+    Client::new(&options(url, connector)).expect("client")
 }
 
-fn options(url: &str, trust: Arc<Trust>) -> Options {
+fn options(url: &str, connector: Connector) -> Options {
     Options {
         url: RegistryUrl::parse(url, ClearText::Loopback).expect("url"),
         credential: Secret::new("the-token"),
         account: None,
-        trust,
+        connector,
     }
 }
 
@@ -45,7 +45,7 @@ const PROFILE: &str = "noise_hybrid_ik_v1";
 
 async fn register(answer: String) -> Result<Secret, CallError> {
     let (addr, _asked) = answering(None, answer, false).await;
-    let client = client_of(&format!("http://{addr}"), no_trust());
+    let client = client_of(&format!("http://{addr}"), connector());
     let registration = within(client.register(&environment(), &key())).await?;
     Ok(registration.url)
 }
@@ -58,7 +58,7 @@ async fn register_body(body: &str) -> Result<Secret, CallError> {
 async fn register_sends_what_the_protocol_says() {
     let body = registered("env-1", PROFILE, "reg-1", "wss://r.example/?ticket=x");
     let (addr, mut asked) = answering(None, response("200 OK", "", &body), false).await;
-    let client = client_of(&format!("http://{addr}/v1/api/"), no_trust());
+    let client = client_of(&format!("http://{addr}/v1/api/"), connector());
     let registration = within(client.register(&environment(), &key()))
         .await
         .expect("registration");
@@ -110,7 +110,7 @@ async fn connect_gives_a_checked_bundle() {
         response("200 OK", "", &body)
     };
     let (addr, mut asked) = answering(None, bundle("go"), false).await;
-    let mut options = options(&format!("http://{addr}"), no_trust());
+    let mut options = options(&format!("http://{addr}"), connector());
     options.account = Some("account-1".to_owned());
     let client = Client::new(&options).expect("client");
     let bundle_of = within(client.connect(&environment(), &key())).await.expect("bundle");
@@ -122,7 +122,7 @@ async fn connect_gives_a_checked_bundle() {
     assert_eq!(body.len(), 1751);
 
     let (addr, _asked) = answering(None, bundle(" "), false).await;
-    let client = client_of(&format!("http://{addr}"), no_trust());
+    let client = client_of(&format!("http://{addr}"), connector());
     let error = within(client.connect(&environment(), &key())).await.expect_err("blank");
     assert!(
         matches!(error, CallError::Mismatch("harness_key_authorization")),
@@ -139,7 +139,7 @@ async fn validate(answer: impl Into<Vec<u8>>) -> (Result<bool, CallError>, (Stri
 
 async fn validate_within(limit: Duration, answer: impl Into<Vec<u8>>) -> (Result<bool, CallError>, (String, String)) {
     let (addr, mut asked) = answering(None, answer, false).await;
-    let client = client_of(&format!("http://{addr}"), no_trust()).with_timeout(limit);
+    let client = client_of(&format!("http://{addr}"), connector()).with_timeout(limit);
     let registration = RegistrationId::new("reg-1").expect("id");
     let stream = StreamId::new("stream-1").expect("id");
     let authorization = Secret::new("authorization-1");
@@ -237,7 +237,7 @@ async fn replies_are_bounded_in_size() {
         while stream.write_all(&[b' '; 4096]).await.is_ok() {}
     })
     .await;
-    let client = client_of(&format!("http://{addr}"), no_trust());
+    let client = client_of(&format!("http://{addr}"), connector());
     let error = within(client.register(&environment(), &key()))
         .await
         .expect_err("endless");
@@ -276,7 +276,7 @@ async fn slow_and_broken_registries() {
         drop(stream);
     })
     .await;
-    let client = client_of(&format!("http://{silent}"), no_trust()).with_timeout(Duration::from_millis(200));
+    let client = client_of(&format!("http://{silent}"), connector()).with_timeout(Duration::from_millis(200));
     let error = within(client.register(&environment(), &key()))
         .await
         .expect_err("silent");
@@ -285,14 +285,14 @@ async fn slow_and_broken_registries() {
 
     // The status of a refusal counts although its body never comes.
     let (addr, _asked) = answering(None, "HTTP/1.1 403 Forbidden\r\ncontent-length: 10\r\n\r\n", false).await;
-    let client = client_of(&format!("http://{addr}"), no_trust()).with_timeout(HEAD_IN_TIME);
+    let client = client_of(&format!("http://{addr}"), connector()).with_timeout(HEAD_IN_TIME);
     let error = within(client.register(&environment(), &key()))
         .await
         .expect_err("forbidden");
     assert!(error.is_not_authorized(), "{error}");
 
     let (addr, _asked) = answering(None, "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n{", true).await;
-    let client = client_of(&format!("http://{addr}"), no_trust());
+    let client = client_of(&format!("http://{addr}"), connector());
     let error = within(client.register(&environment(), &key())).await.expect_err("cut");
     assert!(matches!(error, CallError::Interrupted(_)), "{error:?}");
     assert!(error.is_retryable());
@@ -301,7 +301,7 @@ async fn slow_and_broken_registries() {
     let closed = tokio::net::TcpSocket::new_v4().expect("socket");
     closed.bind(([127, 0, 0, 1], 0).into()).expect("bind");
     let addr = closed.local_addr().expect("address");
-    let client = client_of(&format!("http://{addr}"), no_trust());
+    let client = client_of(&format!("http://{addr}"), connector());
     let error = within(client.register(&environment(), &key()))
         .await
         .expect_err("closed");
@@ -316,12 +316,12 @@ async fn tls_needs_the_right_authority() {
     let (addr, mut asked) = answering(Some(&authority), response("200 OK", "", &body), false).await;
     let port = addr.port();
     for host in ["localhost", "127.0.0.1"] {
-        let client = client_of(&format!("https://{host}:{port}"), authority.trust());
+        let client = client_of(&format!("https://{host}:{port}"), authority.connector());
         within(client.register(&environment(), &key())).await.expect(host);
         asked.recv().await.expect("request");
     }
-    for trust in [no_trust(), Authority::new().trust()] {
-        let client = client_of(&format!("https://localhost:{port}"), trust);
+    for connector in [connector(), Authority::new().connector()] {
+        let client = client_of(&format!("https://localhost:{port}"), connector);
         let error = within(client.register(&environment(), &key()))
             .await
             .expect_err("untrusted");
@@ -346,7 +346,7 @@ fn unusable_authorities_and_credentials_are_named() {
         let error = Trust::new(Some(&file)).expect_err(text);
         assert!(matches!(error, TrustError::Pem { .. }), "{error}");
     }
-    let mut options = options("http://localhost", no_trust());
+    let mut options = options("http://localhost", connector());
     options.credential = Secret::new("two\nlines");
     let error = Client::new(&options).expect_err("credential");
     assert!(matches!(error, SetupError::Header("credential")));

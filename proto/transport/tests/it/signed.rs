@@ -8,7 +8,7 @@ use rendezvous_transport::signer::{SignError, Signer};
 use rendezvous_wire::id::EnvironmentId;
 use rendezvous_wire::secret::Secret;
 
-use crate::world::{Authority, answering, no_trust, response, within};
+use crate::world::{Authority, answering, connector, response, within};
 
 /// Repeats what it was asked to sign.
 struct Echo;
@@ -43,7 +43,7 @@ async fn all_of_a_call_is_signed() {
     let (addr, mut asked) = answering(Some(&authority), response("200 OK", "", REPLY), false).await;
     let url = format!("https://localhost:{}/v1/", addr.port());
     let url = RegistryUrl::parse(&url, ClearText::Loopback).expect("url");
-    let client = DirectClient::new(url, &authority.trust()).expect("client");
+    let client = DirectClient::new(url, authority.connector());
     let registration = within(client.register(&environment(), &Echo))
         .await
         .expect("registration");
@@ -74,7 +74,7 @@ async fn all_of_an_upgrade_is_signed() {
     let (addr, mut asked) = answering(Some(&authority), response("403 Forbidden", "", ""), false).await;
     let place = format!("wss://localhost:{}/a%20b/?t=secret&b", addr.port());
     let url = Secret::new(&*place);
-    let dialer = Dialer::new(authority.trust(), ClearText::Loopback);
+    let dialer = Dialer::new(authority.connector(), ClearText::Loopback);
     let error = within(dialer.dial_signed(&url, &Echo)).await.expect_err("refused");
     assert!(matches!(error, DialError::Refused { status: 403, .. }), "{error:?}");
     let (head, _) = asked.recv().await.expect("request");
@@ -88,7 +88,7 @@ async fn all_of_an_upgrade_is_signed() {
         "{error:?}"
     );
     let clear = Secret::new("ws://r.example/");
-    let dialer = Dialer::new(no_trust(), ClearText::Loopback);
+    let dialer = Dialer::new(connector(), ClearText::Loopback);
     let error = within(dialer.dial_signed(&clear, &Echo)).await.expect_err("clear text");
     assert!(matches!(error, DialError::Url(_)), "{error:?}");
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rendezvous_transport::connector::Connector;
 use rendezvous_transport::tls::Trust;
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
@@ -67,14 +68,15 @@ impl Authority {
         self.folder.path().join("ca.pem")
     }
 
-    pub(crate) fn trust(&self) -> Arc<Trust> {
-        Arc::new(Trust::new(Some(&self.file())).expect("trust"))
+    /// Connects to servers with certificates of this authority.
+    pub(crate) fn connector(&self) -> Connector {
+        Connector::direct(Trust::new(Some(&self.file())).expect("trust"))
     }
 }
 
 /// Trusts the machine's roots only.
-pub(crate) fn no_trust() -> Arc<Trust> {
-    Arc::new(Trust::new(None).expect("trust"))
+pub(crate) fn connector() -> Connector {
+    Connector::direct(Trust::new(None).expect("trust"))
 }
 
 /// A server that runs `talk` on every connection; it ends with the test's runtime.

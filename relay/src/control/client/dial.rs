@@ -1,19 +1,13 @@
 //! Opening the control connection.
 
-use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderValue;
 use http::header::AUTHORIZATION;
+use rendezvous_connect::connector::{ConnectError, Connector, Socket, Target};
+use rendezvous_connect::tls::TrustError;
 use rendezvous_wire::control::{MAX_CONTROL_MESSAGE, PATH};
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Error as WsError, http::StatusCode};
@@ -25,11 +19,10 @@ use super::Options;
 /// Longest time to open the connection, TLS and upgrade included.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A socket of either kind.
-pub(super) trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Socket for T {}
+/// How long the registry may acknowledge nothing before the kernel gives the connection up. It pings all the time.
+const USER_TIMEOUT: Duration = Duration::from_secs(20);
 
-pub(super) type WebSocket = WebSocketStream<Box<dyn Socket>>;
+pub(super) type WebSocket = WebSocketStream<Socket>;
 
 /// Why a registry cannot be spoken to; the configuration is at fault.
 #[derive(Debug, thiserror::Error)]
@@ -45,19 +38,8 @@ pub enum RegistryError {
     #[error("the credential is not printable ASCII text")]
     Credential,
     /// The CA file cannot be used.
-    #[error("cannot use the CA file {path}")]
-    CaFile {
-        /// The file.
-        path: String,
-        /// Why.
-        source: rustls::pki_types::pem::Error,
-    },
-    /// There are no certification authorities to check the registry with.
-    #[error("no certification authorities: {0}")]
-    NoRoots(String),
-    /// TLS cannot be set up.
-    #[error("TLS cannot be set up")]
-    Tls(#[from] rustls::Error),
+    #[error(transparent)]
+    Trust(#[from] TrustError),
 }
 
 /// Why the connection could not be opened.
@@ -67,15 +49,15 @@ pub enum DialError {
     /// Not within ten seconds.
     #[error("the registry did not answer in time")]
     Timeout,
-    /// No TCP connection.
+    /// No connection: no address, no TCP, no way through a proxy.
     #[error("the registry cannot be reached")]
-    Connect(#[source] io::Error),
+    Connect(#[source] ConnectError),
     /// The registry's certificate is not accepted.
     #[error("the registry's certificate is not trusted; name the authority that issued it with --ca-file")]
-    Certificate(#[source] io::Error),
+    Certificate(#[source] ConnectError),
     /// No TLS connection for another reason.
     #[error("no TLS connection to the registry; does it serve https at this address?")]
-    Tls(#[source] io::Error),
+    Tls(#[source] ConnectError),
     /// The registry refused the credential.
     #[error("the registry refused the relay's credential; it wants a live one of role relay")]
     NotAuthorized,
@@ -98,8 +80,31 @@ fn hint(status: StatusCode) -> &'static str {
 }
 
 impl DialError {
-    fn tls(error: io::Error) -> Self {
-        let cause = error.get_ref().and_then(|cause| cause.downcast_ref());
+    /// Whether it will fail again until somebody changes something: the configuration here, or what a credential may do.
+    pub(super) fn is_final(&self) -> bool {
+        self.is_configuration() || self.is_not_authorized()
+    }
+
+    /// Whether the registry refuses the relay's credential, or a proxy its user name and password.
+    pub fn is_not_authorized(&self) -> bool {
+        match self {
+            Self::NotAuthorized => true,
+            Self::Connect(error) => error.is_proxy_unauthorized(),
+            _ => false,
+        }
+    }
+
+    fn is_configuration(&self) -> bool {
+        matches!(self, Self::Connect(error) if error.is_configuration())
+    }
+}
+
+impl From<ConnectError> for DialError {
+    fn from(error: ConnectError) -> Self {
+        let ConnectError::Tls(cause) = &error else {
+            return Self::Connect(error);
+        };
+        let cause = cause.get_ref().and_then(|cause| cause.downcast_ref());
         match cause {
             Some(rustls::Error::InvalidCertificate(_)) => Self::Certificate(error),
             _ => Self::Tls(error),
@@ -109,12 +114,11 @@ impl DialError {
 
 /// A registry that can be dialled.
 pub struct Registry {
-    host: String,
-    port: u16,
+    target: Target,
     url: String,
     origin: String,
     authorization: HeaderValue,
-    tls: Option<(TlsConnector, ServerName<'static>)>,
+    connector: Connector,
 }
 
 impl std::fmt::Debug for Registry {
@@ -124,7 +128,7 @@ impl std::fmt::Debug for Registry {
 }
 
 impl Registry {
-    /// Checks the options and loads certificates.
+    /// Checks the options, reads the file of authorities, and takes the proxies of the environment.
     ///
     /// # Errors
     ///
@@ -149,24 +153,13 @@ impl Registry {
         let mut authorization = HeaderValue::from_str(&format!("Bearer {}", options.credential.expose().trim()))
             .map_err(|_| RegistryError::Credential)?;
         authorization.set_sensitive(true);
-        let name = match &host {
-            Host::Domain(name) => (*name).to_owned(),
-            Host::Ipv4(ip) => ip.to_string(),
-            Host::Ipv6(ip) => ip.to_string(),
-        };
-        let tls = if tls {
-            let server = ServerName::try_from(name.clone()).map_err(|_| RegistryError::Url)?;
-            Some((connector(options)?, server))
-        } else {
-            None
-        };
+        let connector = Connector::from_env(options.ca_file.as_deref())?.with_user_timeout(USER_TIMEOUT);
         Ok(Self {
             url: format!("{scheme}://{host}:{port}{path}/{PATH}"),
             origin: origin(url),
-            host: name,
-            port,
+            target: Target::new(host.to_owned(), port, tls),
             authorization,
-            tls,
+            connector,
         })
     }
 
@@ -182,16 +175,7 @@ impl Registry {
     }
 
     async fn open(&self) -> Result<WebSocket, DialError> {
-        let tcp = TcpStream::connect((self.host.as_str(), self.port)).await;
-        let tcp = tcp.map_err(DialError::Connect)?;
-        tcp.set_nodelay(true).map_err(DialError::Connect)?;
-        let socket: Box<dyn Socket> = match &self.tls {
-            None => Box::new(tcp),
-            Some((connector, name)) => {
-                let encrypted = connector.connect(name.clone(), tcp).await;
-                Box::new(encrypted.map_err(DialError::tls)?)
-            }
-        };
+        let socket = self.connector.connect(&self.target).await?;
         let upgrade = |error| DialError::Upgrade(Box::new(error));
         let mut request = self.url.as_str().into_client_request().map_err(upgrade)?;
         request.headers_mut().insert(AUTHORIZATION, self.authorization.clone());
@@ -207,32 +191,6 @@ impl Registry {
             Err(error) => Err(upgrade(error)),
         }
     }
-}
-
-fn connector(options: &Options) -> Result<TlsConnector, RegistryError> {
-    let mut roots = RootCertStore::empty();
-    let native = rustls_native_certs::load_native_certs();
-    roots.add_parsable_certificates(native.certs);
-    if let Some(path) = &options.ca_file {
-        let unusable = |source| RegistryError::CaFile {
-            path: path.display().to_string(),
-            source,
-        };
-        for certificate in CertificateDer::pem_file_iter(path).map_err(unusable)? {
-            roots.add(certificate.map_err(unusable)?)?;
-        }
-    }
-    if roots.is_empty() {
-        let errors: Vec<_> = native.errors.iter().map(ToString::to_string).collect();
-        return Err(RegistryError::NoRoots(errors.join("; ")));
-    }
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let mut config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(TlsConnector::from(Arc::new(config)))
 }
 
 fn origin(url: &Url) -> String {

@@ -93,11 +93,6 @@ impl fmt::Debug for Trust {
     }
 }
 
-/// A configuration that trusts nobody: for clients that speak clear text only.
-pub(crate) fn no_trust() -> Result<Arc<ClientConfig>, rustls::Error> {
-    client_config(RootCertStore::empty())
-}
-
 fn client_config(roots: RootCertStore) -> Result<Arc<ClientConfig>, rustls::Error> {
     let mut config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_safe_default_protocol_versions()?

@@ -13,20 +13,31 @@ pub const STABLE: Duration = Duration::from_secs(120);
 ///
 /// A connection that dies at once does not start the row again: otherwise a peer that accepts and drops would be
 /// dialled without pause.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Backoff {
+    first: Duration,
+    longest: Duration,
     attempt: u32,
 }
 
 impl Backoff {
-    /// Starts with the shortest delay.
+    /// Starts with the shortest delay: [`FIRST`], and never more than [`LONGEST`].
     pub fn new() -> Self {
-        Self::default()
+        Self::between(FIRST, LONGEST)
+    }
+
+    /// Starts with `first`, and doubles up to `longest`.
+    pub fn between(first: Duration, longest: Duration) -> Self {
+        Self {
+            first,
+            longest,
+            attempt: 0,
+        }
     }
 
     /// The next delay; `random` is 64 uniformly random bits.
     pub fn delay(&mut self, random: u64) -> Duration {
-        let full = FIRST.saturating_mul(1 << self.attempt.min(5)).min(LONGEST);
+        let full = self.first.saturating_mul(1 << self.attempt.min(20)).min(self.longest);
         self.attempt = self.attempt.saturating_add(1);
         jitter(full, random)
     }
@@ -36,6 +47,12 @@ impl Backoff {
         if time >= STABLE {
             self.attempt = 0;
         }
+    }
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
@@ -83,7 +100,11 @@ mod tests {
 
     #[test]
     fn never_overflows() {
-        let mut backoff = Backoff { attempt: u32::MAX };
+        let mut backoff = Backoff::new();
+        backoff.attempt = u32::MAX;
+        assert_eq!(backoff.delay(u64::MAX), LONGEST);
+        let mut backoff = Backoff::between(Duration::from_secs(u64::MAX / 2), LONGEST);
+        backoff.delay(0);
         assert_eq!(backoff.delay(u64::MAX), LONGEST);
     }
 }

@@ -1,9 +1,9 @@
 //! The executor's side of the registry and the relay: registers, keeps one relay connection, and hands every admitted
 //! stream on.
 //!
-//! One registration serves the whole life of the process: after a lost connection the same URL is dialled again. A relay
-//! that calls the ticket no good any more (401, 403, 404, 410), or that stays out of reach, leads to a new registration, with
-//! the same key and the same sessions. `schedule` has the rules.
+//! One registration serves the whole life of the process: after a lost connection the same URL is dialled again, and if that
+//! fails those of the other relays that the registry named. A relay that calls the ticket no good any more (401, 403, 404, 410), or
+//! relays that stay out of reach, lead to a new registration, with the same key and the same sessions. `schedule` has the rules.
 
 pub mod direct;
 mod error;
@@ -129,8 +129,15 @@ impl<S: FnMut(Accepted), R: FnMut(&Registration)> Way for Remote<S, R> {
             .await
     }
 
-    async fn dial(&mut self, registration: &Registration, (): &()) -> Result<Link, DialError> {
-        self.options.dialer.dial(&registration.url).await
+    fn relays(registration: &Registration) -> usize {
+        1 + registration.alternatives.len()
+    }
+
+    async fn dial(&mut self, registration: &Registration, relay: usize, (): &()) -> Result<Link, DialError> {
+        let alternative = relay
+            .checked_sub(1)
+            .and_then(|number| registration.alternatives.get(number));
+        self.options.dialer.dial(alternative.unwrap_or(&registration.url)).await
     }
 
     fn judge(error: DialError) -> Result<(Failure, DialError), RemoteError> {

@@ -72,6 +72,12 @@ impl Recovery {
         }
     }
 
+    /// Goes on for another connection that was lost: it has the whole budget, and the delays go on growing.
+    pub fn again(&mut self, now: Instant) {
+        self.started = now;
+        self.refused_tickets = 0;
+    }
+
     /// When a running attempt must be cut.
     pub fn deadline(&self) -> Instant {
         self.started + self.policy.budget
@@ -170,6 +176,22 @@ mod tests {
         );
         let too_long = Verdict::Retry(Duration::from_secs(300));
         assert_eq!(recovery.failed(now, too_long, 0), Decision::GiveUp);
+    }
+
+    #[test]
+    fn another_loss_has_the_budget_and_keeps_the_delays() {
+        let now = Instant::now();
+        let mut recovery = Recovery::new(Policy::LOST, now);
+        for _ in 0..3 {
+            recovery.failed(now, RETRY, 0);
+        }
+        let later = now + Duration::from_secs(60);
+        recovery.again(later);
+        assert_eq!(recovery.deadline(), later + Policy::LOST.budget);
+        assert_eq!(
+            recovery.failed(later, RETRY, 0),
+            Decision::RetryAt(later + Duration::from_secs(4))
+        );
     }
 
     #[test]

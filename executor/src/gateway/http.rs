@@ -103,13 +103,17 @@ impl Handler {
         let body: RegisterRequest = body(request).await?;
         let registered = client.register(&environment, &body.executor_public_key).await;
         let registration = registered.map_err(|error| failed("register", &error))?;
-        let name = self.places.keep(registration.url);
+        let mut urls = vec![registration.url];
+        urls.extend(registration.alternatives);
+        let name = self.places.keep(urls);
         tracing::info!(%environment, registration = %registration.id, "executor registered");
         Ok(document(&RegisterResponse {
             environment_id: environment.into(),
             url: Secret::new(format!("ws://{}{RELAY}{name}", self.addr)),
             security_profile: SECURITY_PROFILE.to_owned(),
             executor_registration_id: registration.id.into(),
+            // They are tried here.
+            alternative_urls: Vec::new(),
         }))
     }
 
@@ -150,7 +154,7 @@ impl Handler {
 
     /// Opens the relay connection before it agrees to the executor's, so that the executor sees the relay's answer.
     async fn upgrade(&self, name: &str, mut request: Request<Incoming>) -> Answer {
-        let Some(url) = self.places.find(name) else {
+        let Some(urls) = self.places.find(name) else {
             return status(StatusCode::NOT_FOUND);
         };
         let Ok(answer) = direct::accept(&request) else {
@@ -160,7 +164,7 @@ impl Handler {
             tracing::warn!("refused: {MAX_CONNECTIONS} relay connections are open");
             return status(StatusCode::SERVICE_UNAVAILABLE);
         };
-        let relay = match self.upstream.dialer.dial(&url).await {
+        let relay = match self.dial(&urls).await {
             Ok(relay) => relay,
             Err(error) => {
                 tracing::warn!(error = %crate::remote::chain(&error), "cannot connect to the relay");
@@ -173,6 +177,19 @@ impl Handler {
         let socket = hyper::upgrade::on(&mut request);
         self.connections.spawn(pass(socket, relay, self.stop.clone(), place));
         answer
+    }
+
+    /// The first relay that takes the connection.
+    async fn dial(&self, urls: &[Secret]) -> Result<Link, DialError> {
+        let mut last = DialError::Timeout;
+        for url in urls {
+            match self.upstream.dialer.dial(url).await {
+                Err(error) if error.is_retryable() => last = error,
+                // A spoiled ticket is spoiled everywhere.
+                ended => return ended,
+            }
+        }
+        Err(last)
     }
 }
 

@@ -80,7 +80,16 @@ impl<R: FnMut(&DirectRegistration)> Way for Direct<'_, R> {
         self.options.registry.register(&self.options.environment, signer).await
     }
 
-    async fn dial(&mut self, registration: &DirectRegistration, signer: &SigV4) -> Result<Link, DialError> {
+    fn relays(_registration: &DirectRegistration) -> usize {
+        1
+    }
+
+    async fn dial(
+        &mut self,
+        registration: &DirectRegistration,
+        _relay: usize,
+        signer: &SigV4,
+    ) -> Result<Link, DialError> {
         self.options.dialer.dial_signed(&registration.url, signer).await
     }
 

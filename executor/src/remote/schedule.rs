@@ -1,10 +1,10 @@
-//! When to register and when to dial. No clock, no randomness, no socket of its own.
+//! When to register, and when to dial which relay. No clock, no randomness, no socket of its own.
 
 use std::time::{Duration, Instant};
 
 use rendezvous_transport::backoff::{Backoff, jitter};
 
-/// Longest time that a relay is dialled in vain, from the loss of the connection or from the registration on, before the
+/// Longest time that relays are dialled in vain, from the loss of the connection or from the registration on, before the
 /// registry is asked for another place. Each executor waits for a random part of the last [`SPREAD`], so that those of a
 /// dead relay do not come all at once. Long enough for the registry to notice the relay's death
 /// ([`PRESENCE_LEASE`](rendezvous_wire::limits::PRESENCE_LEASE)), short enough for harnesses, which look for their executor
@@ -55,7 +55,13 @@ pub(super) struct Schedule {
     dials: Backoff,
     registrations: Backoff,
     place: Place,
-    /// When a relay that stays out of reach is given up.
+    /// How many relays the last registration names.
+    relays: usize,
+    /// Which of them is dialled.
+    relay: usize,
+    /// How many were dialled in vain in a row, since the last pause.
+    in_vain: usize,
+    /// When relays that stay out of reach are given up.
     give_up: Instant,
 }
 
@@ -66,6 +72,9 @@ impl Schedule {
             dials: Backoff::new(),
             registrations: Backoff::new(),
             place: Place::None,
+            relays: 1,
+            relay: 0,
+            in_vain: 0,
             give_up: now,
         };
         (schedule, at_once(Turn::Register))
@@ -76,10 +85,18 @@ impl Schedule {
         self.place != Place::None
     }
 
-    /// The registry gave a place; `random` is 64 uniformly random bits, here and below.
-    pub(super) fn registered(&mut self, now: Instant, random: u64) -> Next {
+    /// Which of the place's relays is dialled next.
+    pub(super) fn relay(&self) -> usize {
+        self.relay
+    }
+
+    /// The registry gave a place with so many relays; `random` is 64 uniformly random bits, here and below.
+    pub(super) fn registered(&mut self, now: Instant, relays: usize, random: u64) -> Next {
         self.registrations = Backoff::new();
         self.place = Place::Fresh;
+        self.relays = relays.max(1);
+        self.relay = 0;
+        self.in_vain = 0;
         self.be_patient(now, random);
         at_once(Turn::Dial)
     }
@@ -104,6 +121,7 @@ impl Schedule {
 
     /// The relay connection is up. Returns whether it is the first of this registration.
     pub(super) fn connected(&mut self) -> bool {
+        self.in_vain = 0;
         std::mem::replace(&mut self.place, Place::Proven) != Place::Proven
     }
 
@@ -126,6 +144,9 @@ impl Schedule {
                 return at_once(Turn::Register);
             }
         }
+        if failure == Failure::Passing && self.turn_to_another() && now < self.give_up {
+            return at_once(Turn::Dial);
+        }
         let pause = self.dials.delay(random).max(retry_after);
         if failure == Failure::TicketRefused {
             // A relay that refuses a ticket which the registry has just made would otherwise be asked without pause.
@@ -146,6 +167,17 @@ impl Schedule {
                 pause: patience,
             }
         }
+    }
+
+    /// Goes on to the next relay. False when all of them were tried, and it is time for a pause.
+    fn turn_to_another(&mut self) -> bool {
+        self.relay = (self.relay + 1) % self.relays;
+        self.in_vain += 1;
+        let has_more = self.in_vain < self.relays;
+        if !has_more {
+            self.in_vain = 0;
+        }
+        has_more
     }
 
     fn be_patient(&mut self, now: Instant, random: u64) {
@@ -177,7 +209,7 @@ mod tests {
     fn connected(now: Instant) -> Schedule {
         let (mut schedule, next) = Schedule::new(now);
         assert_eq!(next, at_once(Turn::Register));
-        assert_eq!(schedule.registered(now, 0), at_once(Turn::Dial));
+        assert_eq!(schedule.registered(now, 1, 0), at_once(Turn::Dial));
         assert!(schedule.connected());
         schedule
     }
@@ -218,7 +250,7 @@ mod tests {
     fn the_new_place_is_dialled_at_once_and_gets_all_the_patience() {
         let (_, _, mut schedule) = until_register(NOW, u64::MAX);
         let now = Instant::now();
-        assert_eq!(schedule.registered(now, u64::MAX), at_once(Turn::Dial));
+        assert_eq!(schedule.registered(now, 1, u64::MAX), at_once(Turn::Dial));
         let mut waited = NOW;
         loop {
             let next = schedule.dial_failed(now + waited, Failure::Passing, NOW, 0);
@@ -304,12 +336,54 @@ mod tests {
                 }
             );
         }
-        schedule.registered(now, 0);
+        schedule.registered(now, 1, 0);
         let next = schedule.dial_failed(now, Failure::TicketRefused, NOW, u64::MAX);
         assert_eq!(next.turn, Turn::Register);
         assert!(
             next.pause >= secs(1),
             "a ticket that never worked is no reason to hurry"
         );
+    }
+
+    #[test]
+    fn the_other_relays_are_tried_before_a_pause() {
+        let now = Instant::now();
+        let mut schedule = connected(now);
+        schedule.registered(now, 3, 0);
+        assert!(schedule.connected());
+        let lost = schedule.lost(now, secs(3600), u64::MAX);
+        assert_eq!((lost.turn, lost.pause, schedule.relay()), (Turn::Dial, secs(1), 0));
+        for relay in [1, 2] {
+            let next = schedule.dial_failed(now, Failure::Passing, secs(5), 0);
+            assert_eq!((next, schedule.relay()), (at_once(Turn::Dial), relay));
+        }
+        let next = schedule.dial_failed(now, Failure::Passing, NOW, u64::MAX);
+        assert_eq!((next.turn, next.pause, schedule.relay()), (Turn::Dial, secs(2), 0));
+        assert_eq!(schedule.dial_failed(now, Failure::Passing, NOW, 0), at_once(Turn::Dial));
+        // The one that takes us is the one to come back to.
+        assert!(!schedule.connected());
+        schedule.lost(now, secs(3600), 0);
+        assert_eq!(schedule.relay(), 1);
+        assert_eq!(schedule.dial_failed(now, Failure::Passing, NOW, 0), at_once(Turn::Dial));
+        // A spoiled ticket is spoiled everywhere.
+        let next = schedule.dial_failed(now, Failure::TicketRefused, NOW, 0);
+        assert_eq!(next, at_once(Turn::Register));
+        schedule.registered(now, 0, 0);
+        assert_eq!(schedule.relay(), 0);
+        assert_ne!(schedule.dial_failed(now, Failure::Passing, NOW, 0), at_once(Turn::Dial));
+    }
+
+    #[test]
+    fn relays_that_all_stay_away_are_given_up_as_one_is() {
+        let start = Instant::now();
+        let mut schedule = connected(start);
+        schedule.registered(start, 4, u64::MAX);
+        let mut now = start;
+        let mut next = schedule.lost(now, NOW, u64::MAX);
+        while next.turn == Turn::Dial {
+            now += next.pause;
+            next = schedule.dial_failed(now, Failure::Passing, NOW, u64::MAX);
+        }
+        assert_eq!(now + next.pause - start, UNREACHABLE);
     }
 }

@@ -30,7 +30,11 @@ pub(super) trait Way {
 
     async fn register(&mut self, signer: &Self::Signer) -> Result<Self::Place, CallError>;
 
-    async fn dial(&mut self, place: &Self::Place, signer: &Self::Signer) -> Result<Link, DialError>;
+    /// How many relays a place names.
+    fn relays(place: &Self::Place) -> usize;
+
+    /// Dials the place's relay of this number.
+    async fn dial(&mut self, place: &Self::Place, relay: usize, signer: &Self::Signer) -> Result<Link, DialError>;
 
     /// What a failed dial says of the place.
     ///
@@ -122,7 +126,7 @@ impl<W: Way> Life<W> {
     }
 
     async fn dial(&mut self, place: W::Place, signer: &W::Signer) -> Result<Outcome<W::Place>, RemoteError> {
-        let error = match self.way.dial(&place, signer).await {
+        let error = match self.way.dial(&place, self.schedule.relay(), signer).await {
             Ok(link) => {
                 if self.schedule.connected() {
                     self.way.announce(&place);
@@ -148,8 +152,9 @@ impl<W: Way> Life<W> {
         let error = match self.way.register(signer).await {
             Ok(place) => {
                 metrics::counter!("executor_registrations_total", "result" => "ok").increment(1);
+                let relays = W::relays(&place);
                 self.place = Some(place);
-                return Ok(self.schedule.registered(now(), random()));
+                return Ok(self.schedule.registered(now(), relays, random()));
             }
             Err(error) => error,
         };

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use rendezvous_transport::backoff::STABLE;
 use rendezvous_transport::wake;
 use rendezvous_wire::limits::INITIALIZE_TIMEOUT;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -15,8 +16,8 @@ use super::{Command, Notice};
 use crate::error::{AttemptError, HarnessError};
 use crate::recovery::{Decision, Policy, Recovery};
 
-/// A connection that ends sooner does not start the row of attempts again.
-const STABLE: Duration = Duration::from_secs(5);
+/// A connection that ends sooner counts as one more failed attempt of the recovery that made it.
+const USABLE: Duration = Duration::from_secs(5);
 /// Longest time for the last messages of a session that is shut down.
 const FAREWELL: Duration = Duration::from_secs(2);
 
@@ -138,6 +139,9 @@ async fn keep<C: Connector>(
             recovery = Recovery::new(lost, since);
             was_lost = true;
             continue;
+        }
+        if since - up >= USABLE {
+            recovery.again(since);
         }
         match recovery.failed(since, reason.verdict(), random()) {
             Decision::GiveUp => return Err(reason),

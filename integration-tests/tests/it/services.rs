@@ -15,6 +15,11 @@ pub(crate) fn cases() -> Vec<Case> {
         Case::new("services::relay_drains", When::Always, outage::drain),
         Case::new("services::two_replicas", When::Always, replicas::serve_one_environment),
         Case::new("services::relay_dies_for_good", When::Always, replicas::outlive_a_relay),
+        Case::new(
+            "services::another_relay_is_tried",
+            When::Always,
+            replicas::go_to_another_relay,
+        ),
         Case::new("services::revoked_harness", When::Always, revocation::harness),
         Case::new("services::revoked_executor", When::Always, revocation::executor),
         Case::new(

@@ -9,8 +9,8 @@ use rendezvous_wire::json::{self, Bounds};
 use rendezvous_wire::key::PublicKey;
 use rendezvous_wire::limits::{MAX_REGISTRY_DEPTH, MAX_REGISTRY_RESPONSE, REGISTRY_TIMEOUT};
 use rendezvous_wire::registry::{
-    Call, ConnectRequest, ConnectResponse, RegisterRequest, RegisterResponse, SECURITY_PROFILE, STREAM_ID_HEADER,
-    ValidateRequest, ValidateResponse, path,
+    Call, ConnectRequest, ConnectResponse, MAX_ALTERNATIVES, RegisterRequest, RegisterResponse, SECURITY_PROFILE,
+    STREAM_ID_HEADER, ValidateRequest, ValidateResponse, path,
 };
 use rendezvous_wire::secret::Secret;
 use serde::Serialize;
@@ -65,6 +65,8 @@ pub struct Registration {
     pub id: RegistrationId,
     /// The relay URL with the executor's ticket; good for reconnects.
     pub url: Secret,
+    /// Further relays that take the same ticket, if the registry names some.
+    pub alternatives: Vec<Secret>,
 }
 
 /// A harness's way to an executor, good for one attempt.
@@ -131,6 +133,7 @@ impl Client {
         Ok(Registration {
             id: registration(&reply.executor_registration_id)?,
             url: not_blank("url", reply.url)?,
+            alternatives: reply.alternative_urls.into_iter().take(MAX_ALTERNATIVES).collect(),
         })
     }
 

@@ -18,6 +18,9 @@ pub fn path(environment: &crate::id::EnvironmentId, call: Call) -> String {
     format!("cloud/environment/{environment}/{}", call.as_str())
 }
 
+/// Most relays that a registration names beside the first; more are not looked at.
+pub const MAX_ALTERNATIVES: usize = 3;
+
 /// What a direct registration asks for, and is confirmed.
 pub const DIRECT_TRANSPORT: &str = "direct_jsonrpc_v1";
 
@@ -68,6 +71,10 @@ pub struct RegisterResponse {
     pub security_profile: String,
     /// The registration, part of every handshake's prologue.
     pub executor_registration_id: String,
+    /// Further relays that take the same ticket, should the first be out of reach; at most [`MAX_ALTERNATIVES`]. Ours only: stock
+    /// executors skip it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub alternative_urls: Vec<Secret>,
 }
 
 /// Request of `direct/register`.

@@ -11,6 +11,7 @@ use rendezvous_integration_tests::relay::{self, Relay};
 use rendezvous_integration_tests::site::ENVIRONMENT;
 use rendezvous_integration_tests::{Context, Program, wait};
 
+use super::outage::talk;
 use crate::ours::shell;
 
 pub(crate) async fn serve_one_environment(cx: Context) -> Result<()> {
@@ -63,8 +64,8 @@ pub(crate) async fn serve_one_environment(cx: Context) -> Result<()> {
     Ok(())
 }
 
-/// The relay that holds the executor dies and never comes back, with its registry. The executor and the harness know a
-/// balancer's address only.
+/// The relay that holds the executor dies and never comes back, with its registry. There was no other when the executor
+/// registered. The executor and the harness know a balancer's address only.
 pub(crate) async fn outlive_a_relay(cx: Context) -> Result<()> {
     let postgres = Postgres::start().await?;
     let start = async |name: &str| {
@@ -76,15 +77,15 @@ pub(crate) async fn outlive_a_relay(cx: Context) -> Result<()> {
         };
         Registry::start(&cx, options).await
     };
-    let (one, two) = tokio::try_join!(start("registry one"), start("registry two"))?;
-    one.environment(ENVIRONMENT).await?;
-    let executor_token = one.credential(Role::Executor, Some(ENVIRONMENT)).await?;
+    let mut dying = start("registry one").await?;
+    dying.environment(ENVIRONMENT).await?;
+    let executor_token = dying.credential(Role::Executor, Some(ENVIRONMENT)).await?;
     let balancer = Link::bind().await?;
-    balancer.lead_to(one.address()?);
+    balancer.lead_to(dying.address()?);
     let access = Access {
         registry: format!("http://{}", balancer.address()),
         environment: ENVIRONMENT.into(),
-        token: one.credential(Role::Harness, Some(ENVIRONMENT)).await?,
+        token: dying.credential(Role::Harness, Some(ENVIRONMENT)).await?,
         ca_file: None,
         namespace: None,
     };
@@ -94,11 +95,7 @@ pub(crate) async fn outlive_a_relay(cx: Context) -> Result<()> {
     let mut program = Program::start(&cx, "harness", access.shell(&cx, script)?)?;
     program.stdout().contains("ready-", wait::SOON).await?;
 
-    let holder = relay_of_executor(&one).await?;
-    let (mut dying, living) = match holder.ends_with(&one.address()?.to_string()) {
-        true => (one, two),
-        false => (two, one),
-    };
+    let living = start("registry two").await?;
     balancer.lead_to(living.address()?);
     dying.program.kill().await?;
 
@@ -116,6 +113,60 @@ pub(crate) async fn outlive_a_relay(cx: Context) -> Result<()> {
     let pid = text.lines().next().and_then(|line| line.strip_prefix("ready-"));
     let pid = pid.with_context(|| text.clone())?;
     ensure!(text == format!("ready-{pid}\ngot-on-{pid}\ngot-end-{pid}\n"), "{text}");
+    Ok(())
+}
+
+/// The relay that holds the executor dies, and another one was there when the executor registered: it goes there with the
+/// registration that it has.
+pub(crate) async fn go_to_another_relay(cx: Context) -> Result<()> {
+    let registry = Registry::start(&cx, registry::Options::default()).await?;
+    registry.environment(ENVIRONMENT).await?;
+    let token = registry.credential(Role::Relay, None).await?;
+    let start = async |name: &str| {
+        let link = Link::bind().await?;
+        let url = format!("ws://{}", link.address());
+        let options = relay::Options {
+            name: name.into(),
+            ..relay::Options::new(registry.url(), &token, &url)
+        };
+        let relay = Relay::start(&cx, options).await?;
+        link.lead_to(relay.address()?);
+        Ok::<_, anyhow::Error>((relay, link, url))
+    };
+    let mut relays = vec![start("relay one").await?, start("relay two").await?];
+    let executor_token = registry.credential(Role::Executor, Some(ENVIRONMENT)).await?;
+    let options = executor::Options::new(&cx, registry.url(), ENVIRONMENT, executor_token)?;
+    let mut executor = executor::start_ours(&cx, &options).await?;
+    let access = Access {
+        registry: registry.url().into(),
+        environment: ENVIRONMENT.into(),
+        token: registry.credential(Role::Harness, Some(ENVIRONMENT)).await?,
+        ca_file: None,
+        namespace: None,
+    };
+    let script = "echo ready; while read line; do echo got-$line; [ $line = end ] && exit 4; done";
+    let mut program = Program::start(&cx, "harness", access.shell(&cx, script)?)?;
+    program.stdout().contains("ready\n", wait::SOON).await?;
+
+    let holder = relay_of_executor(&registry).await?;
+    let dying = relays.iter().position(|(.., url)| *url == holder);
+    let (mut relay, link, _) = relays.remove(dying.context("an unknown relay")?);
+    drop(link);
+    relay.program.kill().await?;
+
+    talk(&mut program, "on").await?;
+    let (.., living) = &relays[0];
+    let holder = relay_of_executor(&registry).await?;
+    ensure!(holder == *living, "{holder} holds the executor");
+    program.write(b"end\n").await?;
+    let finished = program.finish(wait::SOON).await?;
+    ensure!(finished.code == 4, "exit code {}: {}", finished.code, finished.stderr);
+    let announced = executor.stdout().text();
+    ensure!(
+        announced.matches("executor registered").count() == 1,
+        "registered anew: {announced}"
+    );
+    ensure!(executor.is_running(), "the executor ended");
     Ok(())
 }
 

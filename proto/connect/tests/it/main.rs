@@ -64,10 +64,7 @@ async fn echo(config: Arc<ServerConfig>) -> SocketAddr {
 }
 
 /// A proxy whose every tunnel leads to `server`; what it is asked comes out of the channel.
-async fn proxy(
-    tls: Option<Arc<ServerConfig>>,
-    server: SocketAddr,
-) -> (SocketAddr, mpsc::UnboundedReceiver<String>) {
+async fn proxy(tls: Option<Arc<ServerConfig>>, server: SocketAddr) -> (SocketAddr, mpsc::UnboundedReceiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
     let address = listener.local_addr().expect("address");
     let (asked, receiver) = mpsc::unbounded_channel();
@@ -151,11 +148,17 @@ async fn a_proxy_that_is_not_there_is_named() {
     let address = closed.local_addr().expect("address");
     let trust = Trust::new(None).expect("trust");
     let connector = Connector::through(trust, proxies(&[("all_proxy", format!("http://user:word@{address}"))]));
-    let error = connector.connect(&target("http://server.test")).await.expect_err("no proxy");
+    let error = connector
+        .connect(&target("http://server.test"))
+        .await
+        .expect_err("no proxy");
     assert_eq!(error.to_string(), format!("no way through the proxy http://{address}"));
     let cause = error.source().expect("a cause").to_string();
     assert_eq!(cause, "cannot connect");
-    assert!(error.is_retryable() && !format!("{error:?}").contains("word"), "{error:?}");
+    assert!(
+        error.is_retryable() && !format!("{error:?}").contains("word"),
+        "{error:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -165,7 +168,10 @@ async fn a_silent_proxy_is_named() {
     let trust = Trust::new(None).expect("trust");
     let connector = Connector::through(trust, proxies(&[("all_proxy", address.to_string())]));
     let start = tokio::time::Instant::now();
-    let error = connector.connect(&target("http://server.test")).await.expect_err("silence");
+    let error = connector
+        .connect(&target("http://server.test"))
+        .await
+        .expect_err("silence");
     assert!(
         matches!(&error, ConnectError::Proxy { proxy, source: ProxyError::Timeout } if *proxy == format!("http://{address}")),
         "{error:?}"

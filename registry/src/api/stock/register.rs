@@ -10,7 +10,7 @@ use rendezvous_wire::control::ToRelay;
 use rendezvous_wire::id::{EnvironmentId, RegistrationId};
 use rendezvous_wire::key::PublicKey;
 use rendezvous_wire::limits::EXECUTOR_TICKET_LIFETIME;
-use rendezvous_wire::registry::{RegisterRequest, RegisterResponse, SECURITY_PROFILE, code};
+use rendezvous_wire::registry::{MAX_ALTERNATIVES, RegisterRequest, RegisterResponse, SECURITY_PROFILE, code};
 use rendezvous_wire::secret::Secret;
 use rendezvous_wire::ticket::{EXECUTOR_AUDIENCE, Role as TicketRole, relay_url};
 use tokio::time::Instant;
@@ -48,10 +48,11 @@ pub(in crate::api) async fn register(
     let status = app.store.status(&environment, app.clock.now()).await?;
     let status = status.ok_or_else(|| ApiError::no_environment(&environment))?;
     yield_to_living(&app, &status, deadline).await?;
-    let relay = relay(&app, deadline).await?;
+    let relays = relays(&app, deadline).await?;
     let (registration, generation) = bind(&app, &status, &credential, request.executor_public_key).await?;
-    tracing::info!(%environment, %registration, generation, relay = %relay.boot_id, "executor registered");
-    answer(&app, environment, registration, generation, &credential, &relay)
+    let relay = relays.first().map(|relay| relay.boot_id.as_str());
+    tracing::info!(%environment, %registration, generation, relay, "executor registered");
+    answer(&app, environment, registration, generation, &credential, &relays)
 }
 
 /// Refuses while an executor holds the environment and answers, whatever key the caller names: the living executor's key is
@@ -92,12 +93,16 @@ fn probe_number() -> i64 {
     i64::try_from(uuid::Uuid::new_v4().as_u128() & ((1 << 53) - 1)).unwrap_or(0)
 }
 
-/// The relay with the fewest executors.
-async fn relay(app: &App, deadline: Instant) -> Result<Relay, ApiError> {
+/// At least one relay that takes executors, those with the fewest first.
+async fn relays(app: &App, deadline: Instant) -> Result<Vec<Relay>, ApiError> {
     let deadline = deadline.min(within(RELAY_WAIT));
     let look = async || {
-        let relays = app.store.relays(app.clock.now()).await?;
-        Ok(relays.into_iter().find(|relay| relay.accepting))
+        let relays = app.store.relays(app.clock.now()).await?.into_iter();
+        let relays: Vec<_> = relays
+            .filter(|relay| relay.accepting)
+            .take(1 + MAX_ALTERNATIVES)
+            .collect();
+        Ok((!relays.is_empty()).then_some(relays))
     };
     until(app, deadline, look)
         .await?
@@ -139,7 +144,7 @@ fn answer(
     registration: RegistrationId,
     generation: u64,
     credential: &Credential,
-    relay: &Relay,
+    relays: &[Relay],
 ) -> Result<Json<RegisterResponse>, ApiError> {
     let now = app.clock.now();
     let longest = now.after(EXECUTOR_TICKET_LIFETIME);
@@ -154,8 +159,15 @@ fn answer(
         expires: credential.expires.map_or(longest, |end| end.min(longest)),
     };
     let ticket = sign(app, &ticket, now)?;
+    // An executor's ticket is good at every relay.
+    let mut urls = relays
+        .iter()
+        .map(|relay| Secret::new(relay_url(&relay.public_url, &environment, &ticket)));
+    let url = urls.next();
+    let url = url.ok_or_else(|| ApiError::unavailable("no relay is connected to the registry"))?;
     Ok(Json(RegisterResponse {
-        url: Secret::new(relay_url(&relay.public_url, &environment, &ticket)),
+        url,
+        alternative_urls: urls.collect(),
         environment_id: environment.into(),
         security_profile: SECURITY_PROFILE.to_owned(),
         executor_registration_id: registration.into(),

@@ -133,6 +133,7 @@ pub(crate) fn run() -> Result<(), Stop> {
     credential::leave_environment(wanted(&cli)).map_err(Failure::usage)?;
     cli.direct.check(&cli.remote)?;
     check_stdin(&cli)?;
+    let authorities = cli.remote.trust()?.authorities().into();
     let mode = match (cli.command, cli.listen.listen) {
         (Some(Command::Forward(args)), _) => {
             let token = args.remote.token()?;
@@ -157,7 +158,13 @@ pub(crate) fn run() -> Result<(), Stop> {
         .build()
         .context("cannot start the runtime")?;
     let budget = Budget::for_files(files.now);
-    let served = runtime.block_on(serve(mode, budget, cli.serving, cli.admin));
+    let config = Config {
+        concurrent_requests: cli.serving.concurrent_requests,
+        budget: Arc::new(budget),
+        authorities,
+        ..Config::default()
+    };
+    let served = runtime.block_on(serve(mode, config, cli.serving, cli.admin));
     // A file system that hangs, or a stdin that nobody closes, must not keep the process.
     runtime.shutdown_timeout(LAST_WORK);
     Ok(served?)
@@ -209,7 +216,7 @@ fn check_stdin(cli: &Cli) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn serve(mode: Mode, budget: Budget, serving: ServingArgs, admin: AdminArgs) -> anyhow::Result<()> {
+async fn serve(mode: Mode, config: Config, serving: ServingArgs, admin: AdminArgs) -> anyhow::Result<()> {
     let stop = shutdown::signal().context("cannot listen for signals")?;
     let shell = match &mode {
         Mode::Forward(args, _) => &args.shell,
@@ -220,11 +227,7 @@ async fn serve(mode: Mode, budget: Budget, serving: ServingArgs, admin: AdminArg
         stop_with_stdin(stop.clone()).context("cannot watch stdin")?;
     }
     let allow_insecure = serving.allow_insecure;
-    let server = Server::new(Config {
-        concurrent_requests: serving.concurrent_requests,
-        budget: Arc::new(budget),
-        ..Config::default()
-    });
+    let server = Server::new(config);
     let served = match mode {
         Mode::Forward(args, token) => return forward::run(*args, token, stop).await,
         Mode::Gateway(args) => return gateway::run(*args, stop).await,

@@ -25,6 +25,7 @@ use rendezvous_rpc::RpcError;
 use rendezvous_rpc::method::environment::EnvironmentInfo;
 use rendezvous_wire::key::KeyDigest;
 use rendezvous_wire::limits::SESSION_RETENTION;
+use rustls_pki_types::CertificateDer;
 use tokio::sync::OnceCell;
 
 pub(crate) use self::connection::Connection;
@@ -83,6 +84,8 @@ pub struct Config {
     pub snapshots: SnapshotBudget,
     /// Bounds the connections through the proxies of processes, of each session and of all.
     pub proxy_slots: Slots,
+    /// Certificate authorities that `http/request` trusts beside the machine's own.
+    pub authorities: Arc<[CertificateDer<'static>]>,
 }
 
 impl Default for Config {
@@ -96,6 +99,7 @@ impl Default for Config {
             concurrent_requests: NonZeroUsize::MIN,
             snapshots: SnapshotBudget::default(),
             proxy_slots: Slots::default(),
+            authorities: Arc::default(),
         }
     }
 }
@@ -114,11 +118,12 @@ pub(crate) struct Shared {
     pub(crate) sandbox: Sandbox,
     pub(crate) info: EnvironmentInfo,
     http: OnceCell<Http>,
+    authorities: Arc<[CertificateDer<'static>]>,
 }
 
 impl Shared {
     pub(crate) async fn http(&self) -> Result<&Http, RpcError> {
-        http::client(&self.http).await
+        http::client(&self.http, &self.authorities).await
     }
 }
 
@@ -129,6 +134,7 @@ impl Server {
             shared: Arc::new(Shared {
                 files: Files::default(),
                 sandbox: config.sandbox.clone(),
+                authorities: Arc::clone(&config.authorities),
                 sessions: Arc::new(Sessions::new(config)),
                 info: environment::describe(),
                 http: OnceCell::new(),

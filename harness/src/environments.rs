@@ -132,7 +132,7 @@ impl Environments {
                 Ok(Self::only(listener.into()))
             }
             None => {
-                let local = Environment::local();
+                let local = Environment::trusting(settings);
                 Ok(Self {
                     is_default_chosen: false,
                     ..Self::new(BTreeMap::from([(LOCAL.to_owned(), local)]), Some(LOCAL.to_owned()))
@@ -163,7 +163,7 @@ impl Environments {
         };
         let mut known: BTreeMap<_, _> = configured.environments.into_iter().map(remote).collect();
         if configured.include_local {
-            known.insert(LOCAL.to_owned(), Environment::local());
+            known.insert(LOCAL.to_owned(), Environment::trusting(settings));
         }
         let is_default_chosen = configured.default != Choice::Unsaid;
         let default = match configured.default {
@@ -304,6 +304,14 @@ impl Environment {
         Self {
             id: LOCAL.into(),
             place: Place::Local(Arc::default()),
+        }
+    }
+
+    /// This machine, whose requests trust what the settings say.
+    fn trusting(settings: &Settings) -> Self {
+        Self {
+            id: LOCAL.into(),
+            place: Place::Local(Arc::new(Local::trusting(settings.ca_file.clone()))),
         }
     }
 

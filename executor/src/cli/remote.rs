@@ -12,7 +12,9 @@ use rendezvous_transport::acceptor::Accepted;
 use rendezvous_transport::connector::Connector;
 use rendezvous_transport::dial::Dialer;
 use rendezvous_transport::policy::{ClearText, RegistryUrl};
+use rendezvous_transport::proxy::Proxies;
 use rendezvous_transport::registry::{self, Registration};
+use rendezvous_transport::tls::Trust;
 use rendezvous_wire::id::{EnvironmentId, RegistrationId};
 use rendezvous_wire::secret::Secret;
 use tokio_util::sync::CancellationToken;
@@ -56,18 +58,24 @@ impl RemoteArgs {
         self.token_file.is_some()
     }
 
+    /// Certificate authorities to trust beside the machine's own.
+    pub(super) fn trust(&self) -> Result<Trust, Failure> {
+        Trust::new(self.ca_file.as_deref()).map_err(Failure::usage)
+    }
+
     /// Where a predecessor left its secret.
     pub(super) fn credential_fd(&self) -> Option<RawFd> {
         self.credential_fd
     }
 
     pub(super) fn place(self, clear_text: ClearText) -> Result<Place, Failure> {
+        let trust = self.trust();
         let (Some(remote), Some(environment)) = (self.remote, self.environment_id) else {
             return Err(Failure::usage("--remote and --environment-id are needed"));
         };
         let url =
             RegistryUrl::parse(&remote, clear_text).map_err(|error| Failure::usage(format!("--remote: {error}")))?;
-        let connector = Connector::from_env(self.ca_file.as_deref()).map_err(Failure::usage)?;
+        let connector = Connector::through(trust?, Proxies::from_env());
         tracing::info!(%environment, name = self.name, registry = %url, "starting");
         Ok(Place {
             environment,

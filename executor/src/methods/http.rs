@@ -13,6 +13,8 @@ use rendezvous_rpc::method::http::{
 };
 use rendezvous_rpc::{Base64, RequestId, RpcError};
 use rendezvous_wire::limits::MAX_MESSAGE;
+use rustls_pki_types::CertificateDer;
+use tokio::sync::OnceCell;
 
 use super::background::{StreamPlace, notify};
 use super::{Family, Reply, params, unwritable};
@@ -181,10 +183,14 @@ fn broken(error: &HttpError) -> RpcError {
 }
 
 /// The client of all connections, made when the first asks.
-pub(crate) async fn client(cell: &tokio::sync::OnceCell<Http>) -> Result<&Http, RpcError> {
-    // Reading the machine's certificates takes its time.
+pub(crate) async fn client<'a>(
+    cell: &'a OnceCell<Http>,
+    authorities: &Arc<[CertificateDer<'static>]>,
+) -> Result<&'a Http, RpcError> {
     let make = || async {
-        let made = tokio::task::spawn_blocking(Http::new).await;
+        let authorities = Arc::clone(authorities);
+        // Reading the machine's certificates takes its time.
+        let made = tokio::task::spawn_blocking(move || Http::trusting(&authorities)).await;
         made.map_err(|_stopped| RpcError::internal("the executor is stopping"))?
             .map_err(|error| RpcError::internal(error.to_string()))
     };

@@ -19,6 +19,14 @@ pub(super) struct Local {
 }
 
 impl Local {
+    /// This machine; its requests trust the authorities of a PEM file beside the machine's own.
+    pub(super) fn trusting(ca_file: Option<PathBuf>) -> Self {
+        Self {
+            http: LocalHttp::trusting(ca_file),
+            ..Self::default()
+        }
+    }
+
     /// Looks at this machine.
     pub(super) fn info(&self) -> EnvironmentInfo {
         let shell = shell::detect();

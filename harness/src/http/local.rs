@@ -1,8 +1,11 @@
 //! Requests from this machine's place in the network.
 
+use std::path::PathBuf;
+
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use rendezvous_host::http::{self as host, Header, Http, Redirects};
+use rendezvous_transport::tls::Trust;
 use tokio::sync::OnceCell;
 
 use super::{Body, HttpHeader, HttpRequest, HttpResponse, HttpStream, RedirectPolicy};
@@ -15,7 +18,18 @@ const MAX_WHOLE_BODY: usize = 45 * 1024 * 1024;
 /// Makes requests; its client is made when the first is asked for.
 #[derive(Debug, Default)]
 pub(crate) struct LocalHttp {
+    ca_file: Option<PathBuf>,
     client: OnceCell<Http>,
+}
+
+impl LocalHttp {
+    /// Trusts the authorities of a PEM file beside the machine's own.
+    pub(crate) fn trusting(ca_file: Option<PathBuf>) -> Self {
+        Self {
+            ca_file,
+            client: OnceCell::new(),
+        }
+    }
 }
 
 #[async_trait]
@@ -38,7 +52,7 @@ impl HttpClient for LocalHttp {
     }
 
     async fn http_stream(&self, request: HttpRequest) -> Result<HttpStream, HarnessError> {
-        let client = self.client.get_or_try_init(client).await?;
+        let client = self.client.get_or_try_init(|| client(self.ca_file.clone())).await?;
         let response = client.send(spec(request)).await.map_err(LocalError::from)?;
         let header = |(name, value)| HttpHeader {
             name,
@@ -51,11 +65,14 @@ impl HttpClient for LocalHttp {
     }
 }
 
-async fn client() -> Result<Http, HarnessError> {
-    // Reading the machine's certificates takes its time.
-    let made = tokio::task::spawn_blocking(Http::new).await;
-    let made = made.map_err(|_stopped| HarnessError::Shutdown)?;
-    Ok(made.map_err(LocalError::from)?)
+async fn client(ca_file: Option<PathBuf>) -> Result<Http, HarnessError> {
+    let make = move || {
+        let trust = Trust::new(ca_file.as_deref())?;
+        Ok(Http::trusting(trust.authorities()).map_err(LocalError::from)?)
+    };
+    // Reading certificates takes its time.
+    let made = tokio::task::spawn_blocking(make).await;
+    made.map_err(|_stopped| HarnessError::Shutdown)?
 }
 
 fn spec(request: HttpRequest) -> host::HttpRequest {

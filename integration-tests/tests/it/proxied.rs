@@ -4,6 +4,9 @@
 mod town;
 
 use anyhow::{Context as _, Result, ensure};
+use rendezvous_harness::endpoint::Listener;
+use rendezvous_harness::environments::Environment;
+use rendezvous_harness::http::HttpRequest;
 use rendezvous_integration_tests::program::Finished;
 use rendezvous_integration_tests::{Command, Context, Program, executor, wait};
 
@@ -17,6 +20,7 @@ pub(crate) fn cases() -> Vec<Case> {
             When::Always,
             every_socket,
         ),
+        Case::new("proxied::requests_go_through_the_proxy", When::Always, requests),
         Case::new("proxied::a_gateway_goes_through_the_proxy", When::Always, gateway),
         Case::new(
             "proxied::a_wrong_password_is_told_without_it",
@@ -66,6 +70,29 @@ async fn every_socket(cx: Context) -> Result<()> {
         let stopped = machine.stopped()?;
         ensure!(stopped == 0, "{} tried {stopped} packets past the proxy", machine.name);
     }
+    Ok(())
+}
+
+/// What harnesses have the executor ask for goes through the same proxy, and trusts the same authority.
+async fn requests(cx: Context) -> Result<()> {
+    let town = Town::build(&cx).await?;
+    let (_executor, url) = town.listener(&town.far, &[("HTTPS_PROXY", &town.proxy_url())]).await?;
+    let asked = format!("https://{REGISTRY}/nothing");
+    let ask = move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            let executor = Environment::remote("far", Listener::new(url));
+            let mut request = HttpRequest::new("GET", asked);
+            request.timeout = Some(wait::SOON);
+            Ok(executor.http().http(request).await?.status)
+        })
+    };
+    let status = town.far.within(ask).await?;
+    ensure!(status == 404, "status {status}");
+    let tunnels = town.proxy.tunnels(town.far.address);
+    ensure!(tunnels == [REGISTRY], "tunnels of the executor: {tunnels:?}");
+    let stopped = town.far.stopped()?;
+    ensure!(stopped == 0, "{stopped} packets past the proxy");
     Ok(())
 }
 

@@ -63,6 +63,11 @@ impl Trust {
         })
     }
 
+    /// The certificates of the file.
+    pub fn authorities(&self) -> &[CertificateDer<'static>] {
+        &self.extra
+    }
+
     /// The configuration of TLS connections, HTTP/1.1 only.
     ///
     /// # Errors

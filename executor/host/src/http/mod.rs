@@ -15,7 +15,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::redirect::Policy;
-use reqwest::{Client, Method, Url};
+use reqwest::{Certificate, Client, Method, Url};
+use rustls_pki_types::CertificateDer;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub use self::budget::{Buffer, MAX_BUFFERED_TOTAL};
@@ -121,7 +122,16 @@ impl Http {
     ///
     /// When TLS cannot be set up.
     pub fn new() -> Result<Self, HttpError> {
-        Self::with_limits(MAX_EXCHANGES, MAX_BUFFERED_TOTAL)
+        Self::trusting(&[])
+    }
+
+    /// As [`Http::new`], and trusts these authorities beside the machine's own.
+    ///
+    /// # Errors
+    ///
+    /// When TLS cannot be set up, or a certificate is no authority's.
+    pub fn trusting(authorities: &[CertificateDer<'_>]) -> Result<Self, HttpError> {
+        Self::make(MAX_EXCHANGES, MAX_BUFFERED_TOTAL, authorities)
     }
 
     /// As [`Http::new`], with other bounds on exchanges, and on bytes of bodies that are collected.
@@ -130,8 +140,15 @@ impl Http {
     ///
     /// When TLS cannot be set up.
     pub fn with_limits(exchanges: usize, buffered: usize) -> Result<Self, HttpError> {
+        Self::make(exchanges, buffered, &[])
+    }
+
+    fn make(exchanges: usize, buffered: usize, authorities: &[CertificateDer<'_>]) -> Result<Self, HttpError> {
+        let authorities = authorities.iter().map(|der| Certificate::from_der(der));
+        let authorities: Vec<_> = authorities.collect::<Result<_, _>>().map_err(HttpError::Setup)?;
         let client = |policy| {
             let builder = Client::builder()
+                .tls_certs_merge(authorities.iter().cloned())
                 .redirect(policy)
                 .pool_idle_timeout(IDLE)
                 .pool_max_idle_per_host(MAX_IDLE)

@@ -58,6 +58,7 @@ impl Machine {
                      oifname \"lo\" accept
                      ct state established accept
                      {wall}
+                     meta l4proto ipv6-icmp drop
                      counter name stopped drop
                  }}
              }}"
@@ -74,6 +75,15 @@ impl Machine {
         let set = |command: Command, (name, value): &(&str, &str)| command.env(name, value);
         let command = environment.iter().fold(command, set);
         self.namespace.enter(command)
+    }
+
+    /// Runs `action` on this machine.
+    pub(super) async fn within<T: Send + 'static>(
+        &self,
+        action: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let namespace = self.namespace.clone();
+        tokio::task::spawn_blocking(move || namespace.within(action)).await?
     }
 
     /// How many packets the wall has stopped.
@@ -119,7 +129,8 @@ impl Town {
         let far = Machine::plug(&hub, 1, "far", &only_proxy)?;
         let near = Machine::plug(&hub, 2, "near", &only_proxy)?;
         let middle = Machine::plug(&hub, 3, "middle", &only_proxy)?;
-        let open = Machine::plug(&hub, 4, "open", "accept")?;
+        let open = format!("ip daddr {{ {PROXY}, 198.51.100.0/24 }} accept");
+        let open = Machine::plug(&hub, 4, "open", &open)?;
         hub.forward()?;
         hub.filter(
             "table inet wall {
@@ -251,6 +262,17 @@ impl Town {
             ca_file: Some(self.authority.file()),
             namespace: None,
         }
+    }
+
+    /// Starts an executor that listens on loopback, with some variables; gives its URL.
+    pub(super) async fn listener(&self, machine: &Machine, environment: &[(&str, &str)]) -> Result<(Program, String)> {
+        let command = Command::new(binaries::ours("executor")?)
+            .args(["--listen", "ws://127.0.0.1:0", "--ca-file"])
+            .arg(self.authority.file())
+            .env("HOME", self.cx.folder());
+        let mut program = Program::start(&self.cx, "listener", machine.set(command, environment))?;
+        let rest = program.line("ws://", wait::SOON).await?;
+        Ok((program, format!("ws://{}", rest.trim())))
     }
 
     /// Starts a gateway whose way out is `proxy`; gives its URL for executors.

@@ -3,6 +3,7 @@
 //! A test gets a [`Context`] (a folder and a place for logs), starts a [`site::Site`] or single parts, and waits on
 //! conditions ([`wait`]). Every part is a [`program::Program`] in a process group of its own, killed when it is dropped.
 
+pub mod asleep;
 pub mod binaries;
 pub mod capture;
 pub mod cloud;

@@ -1,6 +1,7 @@
 //! End-to-end tests. Each one is a [`runner::Case`] in a table; the long ones run with `RENDEZVOUS_FULL=1`.
 
 mod agent;
+mod asleep;
 mod bad_input;
 mod check;
 mod conformance;
@@ -36,6 +37,7 @@ fn main() -> std::process::ExitCode {
         memory::cases(),
         nat::cases(),
         proxied::cases(),
+        asleep::cases(),
         managed_network::cases(),
         environments::cases(),
         conformance::cases(),

@@ -133,6 +133,7 @@ mod tests {
         })
     }
 
+    #[expect(clippy::unwrap_in_result, reason = "the URLs are the tests' own")]
     fn chosen(proxies: &Proxies, url: &str) -> Option<String> {
         let target = Target::of(&url.parse().expect(url)).expect(url);
         proxies.of(&target).expect(url).map(ToString::to_string)

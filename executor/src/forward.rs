@@ -1,7 +1,12 @@
 //! Serving with another exec-server: each stream of the relay connection is passed on to a WebSocket of its own.
 //!
 //! The channel ends here, so messages are in clear text between this program and that exec-server. Sessions are the other
-//! one's: a stream that is lost here is a lost connection there.
+//! one's: a stream that is lost here is a lost connection there. A stream of a harness of ours outlives its connection, of
+//! which the exec-server learns nothing.
+
+mod negotiation;
+
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use rendezvous_rpc::Message;
@@ -52,9 +57,10 @@ impl Backend {
         metrics::counter!("executor_forwards_total", "result" => "up").increment(1);
         let (to_harness, mut from_harness) = stream.split();
         let (to_backend, mut from_backend) = backend.split();
+        let is_named = AtomicBool::new(false);
         tokio::select! {
-            () = pass(&mut from_harness, &to_backend, |_| {}) => {}
-            () = answer(&mut from_backend, &to_harness) => {}
+            () = ask(&mut from_harness, &to_backend, &is_named) => {}
+            () = answer(&mut from_backend, &to_harness, &is_named) => {}
         }
         tokio::join!(from_harness.close(), from_backend.close());
         tracing::debug!(stream = %id, "forwarding ended");
@@ -72,26 +78,54 @@ impl Backend {
     }
 }
 
-/// Passes answers and notifications back. The harness may send large messages once `initialize` has succeeded: the first
-/// result of a connection is that of `initialize`, because every other call fails before it.
-async fn answer(from: &mut MessageReceiver, to: &MessageSender) {
-    let mut is_initialized = false;
+/// Passes on what the harness says. Its first message may name the extension of the stream, which ends here; `is_named` tells
+/// that it did.
+async fn ask(from: &mut MessageReceiver, to: &MessageSender, is_named: &AtomicBool) {
+    let mut is_first = true;
     pass(from, to, |message| {
-        if !is_initialized && matches!(Message::decode(message), Ok(Message::Response(_))) {
-            is_initialized = true;
-            to.set_initialized();
+        if !std::mem::take(&mut is_first) {
+            return message;
+        }
+        match negotiation::take_offer(&message) {
+            Some(message) => {
+                is_named.store(true, Ordering::Relaxed);
+                message
+            }
+            None => message,
         }
     })
     .await;
 }
 
-async fn pass(from: &mut MessageReceiver, to: &MessageSender, mut look: impl FnMut(&Bytes)) {
+/// Passes answers and notifications back. The harness may send large messages once `initialize` has succeeded: the first
+/// result of a connection is that of `initialize`, because every other call fails before it.
+async fn answer(from: &mut MessageReceiver, to: &MessageSender, is_named: &AtomicBool) {
+    let mut is_initialized = false;
+    pass(from, to, |message| {
+        if is_initialized || !matches!(Message::decode(&message), Ok(Message::Response(_))) {
+            return message;
+        }
+        is_initialized = true;
+        to.set_initialized();
+        let agrees = is_named.load(Ordering::Relaxed) && to.continuity().borrow().is_offered;
+        match agrees.then(|| negotiation::put_answer(&message)).flatten() {
+            Some(message) => {
+                to.settle(true);
+                message
+            }
+            None => message,
+        }
+    })
+    .await;
+}
+
+async fn pass(from: &mut MessageReceiver, to: &MessageSender, mut edit: impl FnMut(Bytes) -> Bytes) {
     while let Some(Ok(message)) = from.recv().await {
         // No document, and nothing that a stream can carry.
         if message.is_empty() {
             continue;
         }
-        look(&message);
+        let message = edit(message);
         if to.send(message).await.is_err() {
             return;
         }

@@ -12,15 +12,18 @@ mod tally;
 mod turns;
 mod validator;
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use getrandom::SysRng;
 use http::StatusCode;
 use rand_core::UnwrapErr;
 use rendezvous_channel::Identity;
 use rendezvous_channel::budget::Budget;
-use rendezvous_transport::acceptor::{self, Accepted};
+use rendezvous_channel::reliable::{Config, Pool};
+use rendezvous_transport::acceptor::{self, Accepted, Streams};
 use rendezvous_transport::dial::{DialError, Dialer};
 use rendezvous_transport::link::Link;
 use rendezvous_transport::registry::{CallError, Client, Registration};
@@ -35,7 +38,7 @@ use turns::Way;
 use validator::RegistryValidator;
 
 use crate::aws::AwsError;
-use crate::server::{RECEIVED_MEMORY, UNFINISHED_MEMORY};
+use crate::server::{RECEIVED_MEMORY, UNFINISHED_MEMORY, WINDOW_MEMORY};
 
 /// Where and as what the executor serves.
 #[derive(Clone, Debug)]
@@ -46,7 +49,13 @@ pub struct Options {
     pub registry: Client,
     /// Opens relay connections.
     pub dialer: Dialer,
+    /// How long a stream of a harness of ours waits for its harness behind a lost connection, at most
+    /// [`MAX_STREAM_GRACE`]. Zero: streams end with their connection, as those of stock harnesses always do.
+    pub stream_grace: Duration,
 }
+
+/// Longest time that a stream may wait for its harness.
+pub const MAX_STREAM_GRACE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Whether the relay connection is up; clones watch the same executor.
 #[derive(Clone, Debug, Default)]
@@ -88,13 +97,22 @@ pub async fn run(
         identity: Identity::generate(&mut UnwrapErr(SysRng)),
         budget: Budget::new(UNFINISHED_MEMORY),
         backlog: Backlog::new(RECEIVED_MEMORY),
+        windows: Pool::new(WINDOW_MEMORY),
         options,
         status,
         on_stream,
         on_registered,
         shutdown: shutdown.clone(),
     };
-    turns::run(remote, shutdown).await
+    turns::run(remote, Kept::default(), shutdown).await
+}
+
+/// What outlives a relay connection.
+#[derive(Default)]
+struct Kept {
+    /// There are none before the first connection.
+    streams: Option<Streams>,
+    metrics: tally::Metrics,
 }
 
 struct Remote<S, R> {
@@ -102,6 +120,7 @@ struct Remote<S, R> {
     identity: Identity,
     budget: Budget,
     backlog: Backlog,
+    windows: Pool,
     status: Status,
     on_stream: S,
     on_registered: R,
@@ -112,6 +131,7 @@ impl<S: FnMut(Accepted), R: FnMut(&Registration)> Way for Remote<S, R> {
     type Place = Registration;
     /// The ticket in the URL is what counts.
     type Signer = ();
+    type Kept = Kept;
     const PEER: &'static str = "the relay";
 
     fn environment(&self) -> &EnvironmentId {
@@ -154,7 +174,14 @@ impl<S: FnMut(Accepted), R: FnMut(&Registration)> Way for Remote<S, R> {
         (self.on_registered)(registration);
     }
 
-    async fn serve(&mut self, registration: &Registration, link: Link) {
+    async fn keep(kept: &mut Kept) -> Infallible {
+        match &mut kept.streams {
+            Some(streams) => streams.keep(|tally| kept.metrics.update(tally)).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    async fn serve(&mut self, kept: &mut Kept, registration: &Registration, link: Link) {
         self.status.set(true);
         tracing::info!(registration = %registration.id, "relay connection is up");
         let validator = RegistryValidator::new(
@@ -162,28 +189,40 @@ impl<S: FnMut(Accepted), R: FnMut(&Registration)> Way for Remote<S, R> {
             self.options.environment.clone(),
             registration.id.clone(),
         );
-        let options = acceptor::Options {
-            identity: self.identity.clone(),
-            environment: self.options.environment.clone(),
-            registration: registration.id.clone(),
-            budget: self.budget.clone(),
-            backlog: self.backlog.clone(),
-        };
+        let streams = kept
+            .streams
+            .get_or_insert_with(|| Streams::new(self.streams(registration)));
         let on_stream = &mut self.on_stream;
         let on_stream = |accepted: Accepted| {
             metrics::counter!("executor_streams_total").increment(1);
             tracing::info!(stream = %accepted.stream.id(), harness = %accepted.harness_key.digest(), "harness admitted");
             on_stream(accepted);
         };
-        let mut metrics = tally::Metrics::new();
-        let on_tally = |tally: &_| metrics.update(tally);
-        let shutdown = self.shutdown.clone();
-        let validator = Arc::new(validator);
-        let end = acceptor::serve(link, options, validator, on_stream, on_tally, shutdown.cancelled()).await;
+        let on_tally = |tally: &_| kept.metrics.update(tally);
+        let (id, validator) = (registration.id.clone(), Arc::new(validator));
+        let stop = self.shutdown.cancelled();
+        let end = streams.serve(link, id, validator, on_stream, on_tally, stop).await;
         self.status.set(false);
         if let Err(error) = end {
             metrics::counter!("executor_disconnects_total", "reason" => error.kind()).increment(1);
             tracing::warn!(reason = error.kind(), error = %chain(&*error), "relay connection is lost");
+        }
+    }
+}
+
+impl<S, R> Remote<S, R> {
+    fn streams(&self, registration: &Registration) -> acceptor::Options {
+        let grace = self.options.stream_grace.min(MAX_STREAM_GRACE);
+        acceptor::Options {
+            identity: self.identity.clone(),
+            environment: self.options.environment.clone(),
+            registration: registration.id.clone(),
+            budget: self.budget.clone(),
+            backlog: self.backlog.clone(),
+            offer: (!grace.is_zero()).then(|| Config {
+                pool: self.windows.clone(),
+                grace,
+            }),
         }
     }
 }

@@ -12,7 +12,7 @@ mod stream;
 use std::future::Future;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use rendezvous_host::files::Files;
@@ -39,6 +39,9 @@ pub const UNFINISHED_MEMORY: usize = 256 * 1024 * 1024;
 /// Memory that whole messages of all streams may occupy together until their answers are sent. One message more may be
 /// beyond it for each connection.
 pub const RECEIVED_MEMORY: usize = 256 * 1024 * 1024;
+/// Memory that the windows of all reliable streams may occupy together: what harnesses may have sent ahead, and what is kept
+/// until they have it.
+pub const WINDOW_MEMORY: usize = 256 * 1024 * 1024;
 /// Most calls of one stream that may be answered at once.
 pub const MAX_CONCURRENT_REQUESTS: NonZeroUsize = NonZeroUsize::new(1024).expect("not zero");
 
@@ -56,6 +59,19 @@ pub trait Sink: Send + Sync + 'static {
 
     /// Called when the client has sent a valid `initialize`, before the answer: it may send large messages from now on.
     fn initialized(&self) {}
+
+    /// Whether the stream can outlive its connection, so that [`Sink::settle`] has to say whether both ends want it.
+    fn is_undecided(&self) -> bool {
+        false
+    }
+
+    /// Called before the answer of `initialize`, with whether it names the extension.
+    fn settle(&self, _agreed: bool) {}
+
+    /// Since when the client has been away, if it may come back to this stream, or could have until the stream ended.
+    fn suspended_since(&self) -> Option<Instant> {
+        None
+    }
 }
 
 /// Receives whole messages from the client.
@@ -68,7 +84,8 @@ pub trait Source: Send {
 /// What a server may use, and how long it keeps what nobody is attached to.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// How long a session outlives its stream. Zero kills its processes at once.
+    /// How long a session outlives the connection of its last stream, and the stream itself if that ends later. Zero kills
+    /// its processes with the stream.
     pub session_retention: Duration,
     /// Sessions at once, detached ones included.
     pub max_sessions: usize,

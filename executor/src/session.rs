@@ -1,9 +1,10 @@
 //! Sessions: the processes of one client, which outlive its stream.
 
+mod holder;
 pub(crate) mod policy;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use bytes::Bytes;
 use rendezvous_host::process::{Event, Outlet, Processes};
@@ -13,9 +14,10 @@ use rendezvous_rpc::RpcError;
 use rendezvous_wire::key::KeyDigest;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 
+pub(crate) use self::holder::Holder;
 use self::policy::Desk;
 use crate::server::Config;
 
@@ -57,6 +59,8 @@ struct State {
     /// Grows with every attachment, so that late news of an old one cannot disturb a new one.
     instance: u64,
     detached_at: Option<Instant>,
+    /// Who is attached, if it would give way to another stream of the same harness.
+    holder: Option<Holder>,
 }
 
 impl Session {
@@ -104,11 +108,14 @@ impl Sessions {
         &self.config
     }
 
-    /// Opens a session for `owner`, or resumes a detached one, and sends its events to `listener` and other messages of its
+    /// Opens a session for `holder`, or resumes a detached one, and sends its events to `listener` and other messages of its
     /// own to `messages` from now on.
+    ///
+    /// A session that another stream of the same harness holds is still refused, but one that would outlive its connection
+    /// gives way: its harness would not ask if it had not given it up, and finds the session detached when it asks again.
     pub(crate) fn attach(
         self: &Arc<Self>,
-        owner: Option<KeyDigest>,
+        holder: Holder,
         resume: Option<&str>,
         listener: mpsc::Sender<Event>,
         messages: mpsc::Sender<Bytes>,
@@ -123,13 +130,17 @@ impl Sessions {
                 .get(id)
                 .cloned()
                 .ok_or_else(|| RpcError::invalid_request(format!("unknown session id {id}")))?,
-            None => table.open(&self.config, owner)?,
+            None => table.open(&self.config, holder.harness())?,
         };
         let instance = {
             let mut state = session.state();
             if state.detached_at.take().is_none() {
+                if let Some(present) = &state.holder {
+                    present.give_way_to(&holder);
+                }
                 return Err(RpcError::session_attached(&session.id));
             }
+            state.holder = None;
             state.instance += 1;
             state.instance
         };
@@ -139,6 +150,8 @@ impl Sessions {
             sessions: Arc::downgrade(self),
             session,
             instance,
+            holder,
+            lost_since: OnceLock::new(),
         })
     }
 
@@ -202,6 +215,7 @@ impl Table {
             state: Mutex::new(State {
                 instance: 0,
                 detached_at: Some(Instant::now()),
+                holder: None,
             }),
         });
         self.sessions.insert(id, Arc::clone(&session));
@@ -226,9 +240,26 @@ pub(crate) struct Attachment {
     sessions: Weak<Sessions>,
     session: Arc<Session>,
     instance: u64,
+    holder: Holder,
+    /// When its client was gone, if the stream outlived that.
+    lost_since: OnceLock<Instant>,
 }
 
 impl Attachment {
+    /// Another stream of the same harness may take its place.
+    pub(crate) fn may_give_way(&self) {
+        let mut state = self.session.state();
+        if state.instance == self.instance {
+            state.holder = Some(self.holder.clone());
+        }
+    }
+
+    /// The stream is over; its client was gone since this time already.
+    pub(crate) fn lost_since(&self, since: std::time::Instant) {
+        // Told once, when the stream ends.
+        let _ = self.lost_since.set(since.into());
+    }
+
     pub(crate) fn session(&self) -> &Session {
         &self.session
     }
@@ -238,12 +269,14 @@ impl Drop for Attachment {
     fn drop(&mut self) {
         let session = Arc::clone(&self.session);
         let instance = self.instance;
+        let detached_at = self.lost_since.get().copied().unwrap_or_else(Instant::now);
         {
             let mut state = session.state();
             if state.instance != instance {
                 return;
             }
-            state.detached_at = Some(Instant::now());
+            state.detached_at = Some(detached_at);
+            state.holder = None;
             session.outlet.detach();
             session.desk.detach();
         }
@@ -254,7 +287,7 @@ impl Drop for Attachment {
         match Handle::try_current() {
             Ok(runtime) if !retention.is_zero() => {
                 runtime.spawn(async move {
-                    sleep(retention).await;
+                    sleep_until(detached_at + retention).await;
                     sessions.expire(&session, instance);
                 });
             }

@@ -15,7 +15,7 @@ mod text;
 
 use std::io::Write as _;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Parser as _;
 use rendezvous_harness::environments::{Environments, Settings};
@@ -32,6 +32,8 @@ const NOWHERE: &str = "where to connect is not configured: set CODEX_EXEC_SERVER
     environment with -e (`-e local` is this machine)";
 /// How long a connect may take before it is told that it is waited for.
 const SILENCE: Duration = Duration::from_secs(1);
+/// How long a connection may be lost before that is told: what lasts shorter is no more than a stumble.
+const VISIBLE: Duration = Duration::from_secs(1);
 /// Longest time that the end of a session may take.
 const FAREWELL: Duration = Duration::from_millis(500);
 
@@ -196,24 +198,42 @@ where
     }
 }
 
+/// Says on stderr that the connection is lost, if that lasts, and that it is found again.
 async fn report(mut state: tokio::sync::watch::Receiver<LinkState>) {
-    let mut lost = None;
-    while state.changed().await.is_ok() {
+    let mut lost: Option<Instant> = None;
+    let mut is_said = false;
+    loop {
+        let due = lost.filter(|_| !is_said).map(|since| since + VISIBLE);
+        tokio::select! {
+            changed = state.changed() => if changed.is_err() {
+                return;
+            },
+            () = until(due) => {
+                say("connection lost, reconnecting…");
+                is_said = true;
+                continue;
+            }
+        }
         let now = state.borrow_and_update().clone();
         match now {
             LinkState::Recovering { since } => {
-                if lost.is_none() {
-                    say("connection lost, reconnecting…");
-                }
                 lost.get_or_insert(since);
             }
             LinkState::Connected => {
-                if let Some(since) = lost.take() {
+                let since = lost.take().filter(|_| std::mem::take(&mut is_said));
+                if let Some(since) = since {
                     say(format_args!("reconnected after {:.1} s", since.elapsed().as_secs_f64()));
                 }
             }
             _ => {}
         }
+    }
+}
+
+async fn until(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time.into()).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -239,6 +259,7 @@ impl Connection {
         settings.ca_file.clone_from(&self.ca_file);
         settings.clear_text = ClearText::allow_insecure(self.allow_insecure);
         settings.connect_timeout = self.connect_timeout.map(Duration::from_secs_f64);
+        settings.stream_grace = self.stream_grace.map(Duration::from_secs_f64);
         let name = name.or(self.environment.as_deref());
         if settings.names_registry() {
             settings.environment_id = name.map(ToOwned::to_owned);

@@ -39,6 +39,7 @@ struct Inner {
     commands: mpsc::Sender<Command>,
     notices: mpsc::UnboundedSender<Notice>,
     state: watch::Receiver<LinkState>,
+    connections: watch::Receiver<u64>,
     peer: Peer,
     /// Asked for when `initialize` did not tell it.
     info: OnceCell<EnvironmentInfo>,
@@ -73,11 +74,13 @@ impl Harness {
         let (commands, commands_end) = mpsc::channel(MAX_HELD);
         let (notices, notices_end) = mpsc::unbounded_channel();
         let (state_end, state) = watch::channel(LinkState::Connecting);
+        let (connections_end, connections) = watch::channel(0);
         let (connected_end, connected) = oneshot::channel();
         let shared = Shared {
             commands: commands_end,
             notices: notices_end,
             state: state_end,
+            connections: connections_end,
             connected: Some(connected_end),
         };
         let core = Core::new(CLIENT_NAME.to_owned());
@@ -88,6 +91,7 @@ impl Harness {
                 commands,
                 notices,
                 state,
+                connections,
                 peer,
                 info: OnceCell::new(),
                 next: AtomicU64::new(1),
@@ -98,6 +102,12 @@ impl Harness {
     /// How the connection is, now and whenever it changes.
     pub fn link_state(&self) -> watch::Receiver<LinkState> {
         self.inner.state.clone()
+    }
+
+    /// Changes with every connection that takes the place of a lost one, so that the executor has forgotten what it held for
+    /// the connection alone.
+    pub(crate) fn connections(&self) -> watch::Receiver<u64> {
+        self.inner.connections.clone()
     }
 
     /// Describes the executor's machine.

@@ -4,31 +4,38 @@
 
 mod listener;
 mod program;
+mod way_back;
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use bytes::Bytes;
 use getrandom::SysRng;
 use rand_core::UnwrapErr;
 use rendezvous_channel::Identity;
 use rendezvous_channel::budget::Budget;
+use rendezvous_channel::reliable::{Config, MAX_WINDOW, Pool};
 use rendezvous_channel::stream::Target;
 use rendezvous_transport::connector;
 use rendezvous_transport::dial::Dialer;
 use rendezvous_transport::registry;
-use rendezvous_transport::stream::{self, MessageReceiver, MessageSender, MessageStream, StreamEnd};
+use rendezvous_transport::stream::{self, Continuity, MessageReceiver, MessageSender, MessageStream, Offer, StreamEnd};
 use rendezvous_wire::id::EnvironmentId;
 use rendezvous_wire::limits::{MAX_MESSAGE, REORDER_BYTES};
+use tokio::sync::watch;
 
 pub(crate) use self::listener::ListenerConnector;
 pub(crate) use self::program::ProgramConnector;
 pub use self::program::ProgramError;
+use self::way_back::WayBack;
 use crate::error::{AttemptError, HarnessError};
 use crate::options::Options;
 use crate::session::driver::{Connector, Link};
 
 /// Memory for one unfinished message and what arrives too early.
 const BUDGET: usize = MAX_MESSAGE + REORDER_BYTES;
+/// Memory for the windows of a reliable stream: each of the two may have half of what the other leaves.
+const WINDOWS: usize = 4 * MAX_WINDOW;
 
 /// Connects through registry and relay. Its key lives as long as the session.
 pub(crate) struct RelayConnector {
@@ -37,6 +44,8 @@ pub(crate) struct RelayConnector {
     identity: Identity,
     environment: EnvironmentId,
     budget: Budget,
+    windows: Pool,
+    stream_grace: Duration,
 }
 
 impl RelayConnector {
@@ -55,6 +64,8 @@ impl RelayConnector {
             identity: Identity::generate(&mut UnwrapErr(SysRng)),
             environment: options.environment,
             budget: Budget::new(BUDGET),
+            windows: Pool::new(WINDOWS),
+            stream_grace: options.stream_grace,
         })
     }
 }
@@ -71,7 +82,25 @@ impl Connector for RelayConnector {
             executor_key: &bundle.executor_key,
             authorization: &bundle.authorization,
         };
-        let stream = stream::connect(link, &self.identity, &target, &self.budget).await?;
+        if self.stream_grace.is_zero() {
+            let stream = stream::connect(link, &self.identity, &target, &self.budget).await?;
+            return Ok(stream.into());
+        }
+        let offer = Offer {
+            config: Config {
+                pool: self.windows.clone(),
+                grace: self.stream_grace,
+            },
+            redial: WayBack {
+                registry: self.registry.clone(),
+                dialer: self.dialer.clone(),
+                environment: self.environment.clone(),
+                own_key: self.identity.public().clone(),
+                executor_key: bundle.executor_key.clone(),
+                registration: bundle.registration.clone(),
+            },
+        };
+        let stream = stream::connect_reliable(link, &self.identity, &target, &self.budget, offer).await?;
         Ok(stream.into())
     }
 }
@@ -126,6 +155,14 @@ impl Link for StreamLink {
             received = receiving => received.unwrap_or(Err(StreamEnd::Stopped)),
         };
         Ok(result?)
+    }
+
+    fn continuity(&self) -> Option<watch::Receiver<Continuity>> {
+        Some(self.sender.continuity())
+    }
+
+    fn settle(&self, agreed: bool) {
+        self.sender.settle(agreed);
     }
 
     async fn close(self, mut outbox: VecDeque<Bytes>) {

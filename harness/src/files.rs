@@ -85,8 +85,8 @@ impl Harness {
     ///
     /// As any call.
     pub async fn replace(&self, path: &PathUri) -> Result<FileWriter, HarnessError> {
-        let mut link = self.link_state();
-        link.mark_unchanged();
+        let mut connection = self.connections();
+        connection.mark_unchanged();
         let handle = format!("f{}", self.next_number());
         let params = OpenParams {
             handle_id: handle.clone(),
@@ -99,7 +99,7 @@ impl Harness {
         let writer = RemoteWriter {
             harness: self.clone(),
             handle,
-            link,
+            connection,
         };
         Ok(FileWriter(WriterAt::Remote(writer)))
     }

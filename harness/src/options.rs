@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use rendezvous_channel::reliable::HARNESS_GRACE;
 pub use rendezvous_transport::policy::ClearText;
 use rendezvous_transport::policy::{RegistryUrl, UrlError};
 use rendezvous_wire::id::{EnvironmentId, IdError};
@@ -37,9 +38,14 @@ pub struct Options {
     pub clear_text: ClearText,
     /// How the first connect is tried.
     pub first: Policy,
-    /// How a lost connection is tried.
+    /// How a lost connection is tried, when it cannot be hidden by `stream_grace`.
     pub lost: Policy,
+    /// How long a lost connection may take to come back before calls learn of it. Zero: at once, as in stock harnesses.
+    pub stream_grace: Duration,
 }
+
+/// Longest [`Options::stream_grace`]; longer ones count as this.
+pub const MAX_STREAM_GRACE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Why options cannot be used; the user must change them.
 #[derive(Debug, thiserror::Error)]
@@ -91,6 +97,7 @@ impl Options {
             clear_text,
             first: Policy::FIRST,
             lost: Policy::LOST,
+            stream_grace: HARNESS_GRACE,
         })
     }
 
@@ -106,6 +113,9 @@ impl Options {
         options.ca_file.clone_from(&settings.ca_file);
         if let Some(timeout) = settings.connect_timeout {
             options.set_connect_timeout(timeout);
+        }
+        if let Some(grace) = settings.stream_grace {
+            options.stream_grace = grace.min(MAX_STREAM_GRACE);
         }
         Ok(options)
     }

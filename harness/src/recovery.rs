@@ -25,6 +25,19 @@ impl Policy {
     };
 }
 
+/// What is left, at least, for a client that has waited for its stream already.
+const LAST_CHANCE: Duration = Duration::from_secs(15);
+
+impl Policy {
+    /// What is left of it when a stream has waited so long for its connection, in vain.
+    pub(crate) fn after(self, waited: Duration) -> Self {
+        Self {
+            budget: self.budget.saturating_sub(waited).max(LAST_CHANCE.min(self.budget)),
+            ..self
+        }
+    }
+}
+
 /// Base of the delay after the first failure.
 const FIRST_DELAY: Duration = Duration::from_millis(500);
 /// Longest base of a delay.
@@ -145,6 +158,17 @@ mod tests {
         let longest = delays(Policy::LOST, u64::MAX);
         assert_eq!(longest[..3], [750, 1500, 3000]);
         assert_eq!(longest[5], 7499);
+    }
+
+    #[test]
+    fn a_stream_that_waited_leaves_less_time_and_some_in_any_case() {
+        let after = |seconds| Policy::LOST.after(Duration::from_secs(seconds)).budget.as_secs();
+        assert_eq!([0, 20, 40, 500].map(after), [45, 25, 15, 15]);
+        let short = Policy {
+            budget: Duration::from_secs(1),
+            ..Policy::LOST
+        };
+        assert_eq!(short.after(Duration::from_secs(45)), short);
     }
 
     #[test]

@@ -24,6 +24,7 @@ pub mod relay;
 pub mod sigv4;
 pub mod site;
 pub mod stock;
+pub mod tap;
 pub mod terminal;
 pub mod tls;
 pub mod wait;

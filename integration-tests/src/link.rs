@@ -265,7 +265,7 @@ fn connects_in(bytes: &[u8]) -> usize {
 }
 
 /// The role that stands in the ticket of the request's URL.
-fn party_of(head: &[u8]) -> Party {
+pub(crate) fn party_of(head: &[u8]) -> Party {
     let role = || {
         let line = String::from_utf8_lossy(head).lines().next()?.to_owned();
         let ticket = line.split("ticket=").nth(1)?.split([' ', '&']).next()?.to_owned();

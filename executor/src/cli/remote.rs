@@ -3,10 +3,12 @@
 use std::io::Write as _;
 use std::os::fd::RawFd;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
+use rendezvous_channel::reliable::EXECUTOR_GRACE;
 use rendezvous_executor::credential::{self, TOKEN_VARIABLES};
-use rendezvous_executor::remote::{self, Status};
+use rendezvous_executor::remote::{self, MAX_STREAM_GRACE, Status};
 use rendezvous_service::exit::{Exit, Failure};
 use rendezvous_transport::acceptor::Accepted;
 use rendezvous_transport::connector::Connector;
@@ -38,6 +40,16 @@ pub(super) struct RemoteArgs {
     /// PEM file with certificate authorities to trust beside the machine's own
     #[arg(long, value_name = "FILE", env = "EXECUTOR_CA_FILE")]
     ca_file: Option<PathBuf>,
+    /// How long a harness whose connection is lost finds its stream as it left it; 0 turns this off. Stock harnesses cannot
+    /// come back to a stream, but to their session
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = EXECUTOR_GRACE.as_secs(),
+        value_parser = clap::value_parser!(u64).range(..=MAX_STREAM_GRACE.as_secs()),
+        env = "EXECUTOR_STREAM_GRACE"
+    )]
+    stream_grace: u64,
     /// Where a predecessor left the token
     #[arg(long, value_name = "FD", hide = true)]
     credential_fd: Option<RawFd>,
@@ -114,6 +126,7 @@ impl Plan {
 }
 
 pub(super) fn plan(args: RemoteArgs, token: Secret, clear_text: ClearText) -> Result<Plan, Failure> {
+    let stream_grace = Duration::from_secs(args.stream_grace);
     let place = args.place(clear_text)?;
     let client = registry::Client::new(&registry::Options {
         url: place.url,
@@ -126,6 +139,7 @@ pub(super) fn plan(args: RemoteArgs, token: Secret, clear_text: ClearText) -> Re
         environment: place.environment,
         registry: client,
         dialer: Dialer::new(place.connector, clear_text),
+        stream_grace,
     };
     Ok(Plan { options })
 }

@@ -1,6 +1,8 @@
 //! Serving without relay and channel: the executor registers, dials a WebSocket that the registry names, and answers
 //! JSON-RPC on it. Both requests are signed; the rules are in `proto/README.md`, "Serving by dialling out".
 
+use std::convert::Infallible;
+
 use bytes::Bytes;
 use rendezvous_transport::dial::{DialError, Dialer};
 use rendezvous_transport::direct;
@@ -51,7 +53,7 @@ pub async fn run(
         on_registered,
         shutdown: shutdown.clone(),
     };
-    turns::run(direct, shutdown).await
+    turns::run(direct, (), shutdown).await
 }
 
 struct Direct<'a, R> {
@@ -65,6 +67,8 @@ struct Direct<'a, R> {
 impl<R: FnMut(&DirectRegistration)> Way for Direct<'_, R> {
     type Place = DirectRegistration;
     type Signer = SigV4;
+    /// A connection is a stream here.
+    type Kept = ();
     const PEER: &'static str = "the registered server";
 
     fn environment(&self) -> &EnvironmentId {
@@ -109,7 +113,11 @@ impl<R: FnMut(&DirectRegistration)> Way for Direct<'_, R> {
         (self.on_registered)(registration);
     }
 
-    async fn serve(&mut self, registration: &DirectRegistration, link: Link) {
+    async fn keep((): &mut ()) -> Infallible {
+        std::future::pending().await
+    }
+
+    async fn serve(&mut self, (): &mut (), registration: &DirectRegistration, link: Link) {
         self.status.set(true);
         tracing::info!(registration = %registration.id, "connection is up");
         let (sender, mut receiver) = direct::over_link(link).split();

@@ -1,19 +1,21 @@
 use rendezvous_channel::acceptor::Counters;
 use rendezvous_transport::acceptor::Tally;
 
-/// Turns the tallies of one relay connection after the other into metrics of the process.
+/// Turns tallies into metrics of the process.
 pub(super) struct Metrics {
     last: Tally,
 }
 
-impl Metrics {
-    /// For a new connection. Every metric is there from now on, also those that nothing has happened to.
-    pub(super) fn new() -> Self {
+impl Default for Metrics {
+    /// Every metric is there from now on, also those that nothing has happened to.
+    fn default() -> Self {
         let metrics = Self { last: Tally::default() };
         metrics.record(&Tally::default());
         metrics
     }
+}
 
+impl Metrics {
     /// Adds what happened since the last call.
     pub(super) fn update(&mut self, tally: &Tally) {
         self.record(tally);
@@ -57,15 +59,18 @@ impl Metrics {
                 before.dropped_refusals,
             ),
             ("executor_text_messages_total", tally.texts, self.last.texts),
+            ("executor_stream_resumes_total", tally.resumes, self.last.resumes),
         ] {
             metrics::counter!(name).increment(now.saturating_sub(before));
         }
         metrics::gauge!("executor_streams").set(tally.streams as f64);
+        metrics::gauge!("executor_streams_suspended").set(tally.suspended as f64);
     }
 }
 
 impl Drop for Metrics {
     fn drop(&mut self) {
         metrics::gauge!("executor_streams").set(0.0);
+        metrics::gauge!("executor_streams_suspended").set(0.0);
     }
 }

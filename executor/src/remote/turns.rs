@@ -1,6 +1,7 @@
 //! The life of an executor that dials out, whatever carries its messages: it registers and dials as
 //! [`schedule`](super::schedule) says, serves, and begins again when the connection is lost.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use rendezvous_transport::dial::DialError;
@@ -21,6 +22,8 @@ pub(super) trait Way {
     type Place: Clone;
     /// What signs the requests of one turn.
     type Signer;
+    /// What outlives a connection.
+    type Kept;
     /// Whom it dials, in words of the log.
     const PEER: &'static str;
 
@@ -47,7 +50,10 @@ pub(super) trait Way {
     fn announce(&mut self, place: &Self::Place);
 
     /// Serves until the connection ends.
-    async fn serve(&mut self, place: &Self::Place, link: Link);
+    async fn serve(&mut self, kept: &mut Self::Kept, place: &Self::Place, link: Link);
+
+    /// Looks after what outlives a connection while there is none.
+    async fn keep(kept: &mut Self::Kept) -> Infallible;
 }
 
 /// Lives until `shutdown`. Failures that may pass are retried for ever, with a line in the log each time.
@@ -55,7 +61,7 @@ pub(super) trait Way {
 /// # Errors
 ///
 /// What only a person can mend.
-pub(super) async fn run<W: Way>(way: W, shutdown: CancellationToken) -> Result<(), RemoteError> {
+pub(super) async fn run<W: Way>(way: W, mut kept: W::Kept, shutdown: CancellationToken) -> Result<(), RemoteError> {
     let (schedule, mut next) = Schedule::new(now());
     let mut life = Life {
         way,
@@ -67,12 +73,13 @@ pub(super) async fn run<W: Way>(way: W, shutdown: CancellationToken) -> Result<(
             biased;
             () = shutdown.cancelled() => return Ok(()),
             outcome = life.take_turn(next) => outcome?,
+            never = W::keep(&mut kept) => match never {},
         };
         next = match outcome {
             Outcome::Down(next) => next,
             Outcome::Up(place, link) => {
                 let start = Instant::now();
-                life.way.serve(&place, *link).await;
+                life.way.serve(&mut kept, &place, *link).await;
                 if shutdown.is_cancelled() {
                     return Ok(());
                 }

@@ -2,18 +2,18 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use bytes::Bytes;
 use rendezvous_host::files::Handles;
 use rendezvous_host::process::{Event, Lookup};
 use rendezvous_rpc::envelope::{Message, Notification, Request, UNREADABLE_ID, decode_params, write_error};
 use rendezvous_rpc::method::initialize::{
-    Extensions, InitializeParams, InitializeResult, Initialized, OUTPUT_WINDOW, PROCESS_CONTROL,
+    Extensions, InitializeParams, InitializeResult, Initialized, OUTPUT_WINDOW, PROCESS_CONTROL, RELIABLE_STREAM,
 };
 use rendezvous_rpc::method::process::{Consumed, ConsumedParams, SignalProcess, Terminate};
 use rendezvous_rpc::method::{Method as _, Notification as _};
 use rendezvous_rpc::{RequestId, RpcError};
-use rendezvous_wire::key::KeyDigest;
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
@@ -21,7 +21,7 @@ use super::{Shared, Sink};
 use crate::methods::background::Background;
 use crate::methods::{self, Family, Reply};
 use crate::session::policy::Known;
-use crate::session::{Attachment, Session};
+use crate::session::{Attachment, Holder, Session};
 
 /// A message of this length or more is read on a thread for blocking work.
 const LARGE_MESSAGE: usize = 1024 * 1024;
@@ -55,8 +55,8 @@ pub(crate) struct Connection<S> {
     pub(crate) server: Arc<Shared>,
     pub(crate) handles: Handles,
     pub(crate) background: Background<S>,
-    /// The key of the harness at the other end, if it has one.
-    harness: Option<KeyDigest>,
+    /// The harness at the other end, and how it gives way.
+    holder: Holder,
     sink: Arc<S>,
     listener: mpsc::Sender<Event>,
     /// Takes messages of the session's own.
@@ -85,7 +85,7 @@ fn consumed(session: &Session, notification: &Notification) -> bool {
 impl<S: Sink> Connection<S> {
     pub(super) fn new(
         server: Arc<Shared>,
-        harness: Option<KeyDigest>,
+        holder: Holder,
         sink: Arc<S>,
         listener: mpsc::Sender<Event>,
         messages: mpsc::Sender<Bytes>,
@@ -96,7 +96,7 @@ impl<S: Sink> Connection<S> {
             server,
             handles,
             background,
-            harness,
+            holder,
             sink,
             listener,
             messages,
@@ -217,7 +217,7 @@ impl<S: Sink> Connection<S> {
             return Err(twice());
         }
         let attachment = self.server.sessions.attach(
-            self.harness,
+            self.holder.clone(),
             params.resume_session_id.as_deref(),
             self.listener.clone(),
             self.messages.clone(),
@@ -229,6 +229,12 @@ impl<S: Sink> Connection<S> {
                 extensions = extensions.with(name, version);
             }
         }
+        let is_reliable = self.sink.is_undecided() && params.extensions.has(RELIABLE_STREAM, 1);
+        if is_reliable {
+            extensions = extensions.with(RELIABLE_STREAM, 1);
+            attachment.may_give_way();
+        }
+        self.sink.settle(is_reliable);
         let has_window = extensions.has(OUTPUT_WINDOW, 1);
         attachment.session().processes().set_window(has_window);
         let result = InitializeResult {
@@ -244,6 +250,13 @@ impl<S: Sink> Connection<S> {
         let client = Client { attachment, extensions };
         self.client.set(client).map_err(|_| twice())?;
         Reply::new(&request.id, &result)
+    }
+
+    /// The stream is over; its client was gone since this time already.
+    pub(super) fn lost_since(&self, since: Instant) {
+        if let Some(client) = self.client.get() {
+            client.attachment.lost_since(since);
+        }
     }
 
     /// The session, if the client has gone through `initialize` and `initialized`.

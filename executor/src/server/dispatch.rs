@@ -21,6 +21,7 @@ use super::connection::{Connection, Incoming, Reaction};
 use super::inbox::{Inbox, Lane};
 use super::push::{MAX_EVENTS, pass_on, push};
 use super::{Shared, Sink, Source};
+use crate::session::Holder;
 use crate::session::policy::MAX_MESSAGES;
 
 /// Calls of one stream that are answered past another one, with one request at a time.
@@ -36,7 +37,10 @@ pub(super) async fn serve<S: Sink>(server: Arc<Shared>, harness: Option<KeyDiges
     let (own, messages) = mpsc::channel(MAX_MESSAGES);
     let _passing = AbortOnDropHandle::new(tokio::spawn(pass_on(Arc::clone(&sink), messages)));
     let concurrency = server.sessions.config().concurrent_requests.get();
-    let connection = Arc::new(Connection::new(server, harness, Arc::clone(&sink), listener, own));
+    let holder = Holder::new(harness);
+    let replaced = holder.replaced();
+    let connection = Connection::new(server, holder, Arc::clone(&sink), listener, own);
+    let connection = Arc::new(connection);
     // A call may wait for long, and what came behind it is held meanwhile.
     let given_up = {
         let sink = Arc::clone(&sink);
@@ -55,14 +59,20 @@ pub(super) async fn serve<S: Sink>(server: Arc<Shared>, harness: Option<KeyDiges
         running: [0; 2],
         has_ended: false,
     };
-    tokio::select! {
+    let is_replaced = tokio::select! {
         biased;
-        _stream_is_over = &mut pusher => {}
-        End = dispatcher.run() => {}
-        () = given_up => {}
-    }
+        _stream_is_over = &mut pusher => false,
+        End = dispatcher.run() => false,
+        () = replaced => true,
+        () = given_up => false,
+    };
     // Until the last call has let go of it, the session cannot be resumed.
     dispatcher.calls.shutdown().await;
+    if is_replaced {
+        tracing::debug!("the harness goes on with another stream");
+    } else if let Some(since) = dispatcher.sink.suspended_since() {
+        dispatcher.connection.lost_since(since);
+    }
 }
 
 /// The stream is over.

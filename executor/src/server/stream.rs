@@ -1,5 +1,7 @@
 //! Streams of a relay connection or of a direct one as streams of the server.
 
+use std::time::Instant;
+
 use bytes::Bytes;
 use rendezvous_transport::stream::{MessageReceiver, MessageSender};
 
@@ -16,6 +18,18 @@ impl Sink for MessageSender {
 
     fn initialized(&self) {
         self.set_initialized();
+    }
+
+    fn is_undecided(&self) -> bool {
+        self.continuity().borrow().is_offered
+    }
+
+    fn settle(&self, agreed: bool) {
+        Self::settle(self, agreed);
+    }
+
+    fn suspended_since(&self) -> Option<Instant> {
+        self.continuity().borrow().suspended_since
     }
 }
 

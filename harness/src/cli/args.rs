@@ -79,6 +79,9 @@ pub(crate) struct Connection {
     /// How long the first connect may take, with all its attempts [default: 14]
     #[arg(long, global = true, value_name = "SECONDS", env = "HARNESS_CONNECT_TIMEOUT", hide_env_values = true, value_parser = seconds)]
     pub(crate) connect_timeout: Option<f64>,
+    /// How long a lost connection may take to come back before calls learn of it; 0: at once [default: 45]
+    #[arg(long, global = true, value_name = "SECONDS", env = "HARNESS_STREAM_GRACE", hide_env_values = true, value_parser = seconds_or_none)]
+    pub(crate) stream_grace: Option<f64>,
     /// Log more; repeat for still more (HARNESS_LOG takes a filter)
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
@@ -167,6 +170,13 @@ fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
+fn seconds_or_none(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(0.0) => Ok(0.0),
+        _ => seconds(text),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -206,6 +216,7 @@ mod tests {
             &["harness", "run", "--bogus", "--", "a"],
             &["harness", "run", "--connect-timeout", "0", "--", "a"],
             &["harness", "run", "--connect-timeout", "inf", "--", "a"],
+            &["harness", "run", "--stream-grace", "-1", "--", "a"],
             &["harness", "cp", "a"],
             &["harness", "--token", "secret", "info"],
         ] {

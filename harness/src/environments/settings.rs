@@ -36,6 +36,8 @@ pub struct Settings {
     pub clear_text: ClearText,
     /// How long the first connect through a registry may take, with all its attempts; none: as usual.
     pub connect_timeout: Option<Duration>,
+    /// How long a connection through a relay may be lost before calls learn of it; none: as usual.
+    pub stream_grace: Option<Duration>,
 }
 
 impl Settings {

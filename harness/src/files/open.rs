@@ -9,7 +9,6 @@ use super::local::{LocalFile, LocalWriter};
 use crate::client::Harness;
 use crate::error::HarnessError;
 use crate::session::Class;
-use crate::session::driver::LinkState;
 
 /// A file that is open for reading. [`FileReader::close`] gives its handle back; executors hold 128 for each connection.
 #[derive(Debug)]
@@ -155,7 +154,7 @@ pub(super) struct RemoteWriter {
     pub(super) harness: Harness,
     pub(super) handle: String,
     /// Changes when the connection that holds the handle is lost.
-    pub(super) link: watch::Receiver<LinkState>,
+    pub(super) connection: watch::Receiver<u64>,
 }
 
 impl RemoteWriter {
@@ -176,7 +175,7 @@ impl RemoteWriter {
         };
         let closed = self.harness.call::<fs::Close>(&params).await;
         // On a new connection the handle is unknown, and closing an unknown one succeeds.
-        if self.link.has_changed().unwrap_or(true) {
+        if self.connection.has_changed().unwrap_or(true) {
             return Err(HarnessError::OutcomeUnknown(fs::Close::NAME));
         }
         closed.map(drop)

@@ -23,6 +23,7 @@ use crate::error::{AttemptError, HarnessError};
 use crate::network::ManagedNetwork;
 
 pub(crate) mod listen;
+mod moving;
 mod opening;
 pub(crate) mod questions;
 mod slot;
@@ -79,6 +80,8 @@ pub(crate) struct Core {
     outbox: VecDeque<Bytes>,
     /// Calls that wait for the session to be ready.
     held: VecDeque<Command>,
+    /// Files that the executor holds open for this connection.
+    open_files: usize,
     /// Processes that must be terminated once it is, and once there is room for a call.
     to_terminate: Vec<String>,
     /// A process whose reader has no room; nothing more may be read before it has.
@@ -101,6 +104,7 @@ impl Core {
             processes: HashMap::new(),
             outbox: VecDeque::new(),
             held: VecDeque::new(),
+            open_files: 0,
             to_terminate: Vec::new(),
             blocked: None,
             listeners: Listeners::default(),
@@ -116,12 +120,6 @@ impl Core {
 
     pub(crate) fn is_ready(&self) -> bool {
         matches!(self.phase, Phase::Ready)
-    }
-
-    /// Whether the executor has not confirmed the end of every process that nobody holds any more.
-    pub(crate) fn is_terminating(&self) -> bool {
-        let is_unanswered = |pending: &Pending| matches!(pending, Pending::Terminate { .. });
-        !self.to_terminate.is_empty() || self.calls.iter().any(is_unanswered)
     }
 
     pub(crate) fn peer(&self) -> &Peer {
@@ -358,7 +356,10 @@ impl Core {
         match (self.calls.finish(id), result) {
             (None | Some(Pending::Terminate { .. }), _) => {}
             (Some(Pending::Initialize), result) => return self.initialized(result),
-            (Some(Pending::Call(call)), result) => drop(call.reply.send(result.map_err(HarnessError::Refused))),
+            (Some(Pending::Call(call)), result) => {
+                self.count_open_files(call.method, result.is_ok());
+                let _ = call.reply.send(result.map_err(HarnessError::Refused));
+            }
             (Some(Pending::Start { process, reply }), Ok(_)) => {
                 if reply.send(Ok(())).is_err() {
                     self.abandon(process);

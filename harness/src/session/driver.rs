@@ -1,15 +1,20 @@
 //! Connects, moves messages, keeps time: the one task of a session.
 
+mod stream;
+
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use rendezvous_rpc::method::initialize::RELIABLE_STREAM;
 use rendezvous_transport::backoff::STABLE;
+use rendezvous_transport::stream::Continuity;
 use rendezvous_transport::wake;
 use rendezvous_wire::limits::INITIALIZE_TIMEOUT;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
+use self::stream::Stream;
 use super::core::questions::Question;
 use super::core::{Core, Peer};
 use super::{Command, Notice};
@@ -20,6 +25,10 @@ use crate::recovery::{Decision, Policy, Recovery};
 const USABLE: Duration = Duration::from_secs(5);
 /// Longest time for the last messages of a session that is shut down.
 const FAREWELL: Duration = Duration::from_secs(2);
+
+/// How long a connection that should be replaced may wait for a moment in which nothing is under way; then no new calls are
+/// taken until there is one.
+const RENEWAL_PATIENCE: Duration = Duration::from_secs(600);
 
 /// Makes connections to the executor.
 pub(crate) trait Connector: Send + 'static {
@@ -43,6 +52,14 @@ pub(crate) trait Link: Send {
         outbox: &mut VecDeque<Bytes>,
         take: bool,
     ) -> impl Future<Output = Result<Bytes, AttemptError>> + Send;
+
+    /// How its stream outlives the connection below, if it can.
+    fn continuity(&self) -> Option<watch::Receiver<Continuity>> {
+        None
+    }
+
+    /// Says whether both sides named the extension by which it can.
+    fn settle(&self, _agreed: bool) {}
 
     /// Sends everything that was taken, and ends the connection.
     fn close(self, outbox: VecDeque<Bytes>) -> impl Future<Output = ()> + Send;
@@ -71,14 +88,18 @@ pub(crate) struct Shared {
     /// At most two entries for each process, of which there are [`super::MAX_PROCESSES`].
     pub(crate) notices: mpsc::UnboundedReceiver<Notice>,
     pub(crate) state: watch::Sender<LinkState>,
+    /// Counts the connections that are over.
+    pub(crate) connections: watch::Sender<u64>,
     /// Takes the outcome of the first connect.
     pub(crate) connected: Option<oneshot::Sender<Result<Peer, HarnessError>>>,
 }
 
 /// How a connection's time ended.
 enum End {
-    /// It may be made again.
-    Lost(AttemptError),
+    /// It may be made again; when it was lost.
+    Lost(AttemptError, Instant),
+    /// Another one should take its place.
+    Worn,
     /// Nobody holds a handle any more.
     Unused,
 }
@@ -123,8 +144,17 @@ async fn keep<C: Connector>(
         if let Some(connected) = shared.connected.take() {
             let _ = connected.send(Ok(core.peer().clone()));
         }
-        let reason = match serve(&mut link, core, shared).await {
-            End::Lost(reason) => reason,
+        let (reason, lost_at) = match serve(&mut link, core, shared).await {
+            End::Lost(reason, lost_at) => (reason, lost_at),
+            End::Worn => {
+                tracing::info!("the stream is worn, another one takes its place");
+                // Whatever is not out by then is said again.
+                let _ = tokio::time::timeout(FAREWELL, link.close(std::mem::take(core.outbox()))).await;
+                core.link_down();
+                shared.connections.send_modify(|over| *over += 1);
+                recovery = Recovery::new(lost, now());
+                continue;
+            }
             End::Unused => {
                 // Whoever does not listen to the end is beyond help.
                 let _ = tokio::time::timeout(FAREWELL, leave(link, core)).await;
@@ -133,10 +163,11 @@ async fn keep<C: Connector>(
         };
         tracing::debug!(reason = crate::error::chain(&reason), "connection lost");
         core.link_down();
+        shared.connections.send_modify(|over| *over += 1);
         let since = now();
-        shared.state.send_replace(LinkState::Recovering { since });
+        shared.state.send_replace(LinkState::Recovering { since: lost_at });
         if since - up >= STABLE || !was_lost {
-            recovery = Recovery::new(lost, since);
+            recovery = Recovery::new(lost.after(since - lost_at), since);
             was_lost = true;
             continue;
         }
@@ -192,12 +223,16 @@ async fn establish<C: Connector>(
 
 /// `initialize`, and its reply, within its time.
 async fn link_ready<L: Link>(link: &mut L, core: &mut Core, limit: Duration) -> Result<(), AttemptError> {
-    core.link_up();
+    let is_offered = link
+        .continuity()
+        .is_some_and(|continuity| continuity.borrow().is_offered);
+    core.link_up(is_offered);
     let ready = async {
         while !core.is_ready() {
             let message = link.exchange(core.outbox(), true).await?;
             core.message(&message)?;
         }
+        link.settle(is_offered && core.peer().extensions.has(RELIABLE_STREAM, 1));
         Ok(())
     };
     match tokio::time::timeout(limit, ready).await {
@@ -226,7 +261,13 @@ async fn wait_until(at: Instant, core: &mut Core, shared: &mut Shared) -> bool {
 async fn serve<L: Link>(link: &mut L, core: &mut Core, shared: &mut Shared) -> End {
     // Dropped with the connection, whose end is a denial.
     let mut deciding = JoinSet::new();
+    let mut stream = Stream::of(link);
     loop {
+        if stream.worn_since.is_some() && core.is_movable() {
+            return End::Worn;
+        }
+        let (is_urgent, urgent) = (stream.is_urgent(), stream.urgent());
+        let takes_commands = core.takes_commands() && !is_urgent;
         for Question { id, params, network } in core.take_questions() {
             let decision = network.decide(params);
             deciding.spawn(async move { (id, decision.await) });
@@ -249,7 +290,11 @@ async fn serve<L: Link>(link: &mut L, core: &mut Core, shared: &mut Shared) -> E
                     Err(_panicked) => core.give_up_question(),
                 }
             }
-            command = shared.commands.recv(), if core.takes_commands() => match command {
+            continuity = stream.changed() => {
+                shared.state.send_if_modified(|state| follow(state, continuity));
+            }
+            () = urgent, if !is_urgent => {}
+            command = shared.commands.recv(), if takes_commands => match command {
                 Some(command) => core.command(command),
                 None => {
                     while let Ok(notice) = shared.notices.try_recv() {
@@ -261,13 +306,25 @@ async fn serve<L: Link>(link: &mut L, core: &mut Core, shared: &mut Shared) -> E
             message = link.exchange(core.outbox(), take) => match message {
                 Ok(message) => {
                     if let Err(error) = core.message(&message) {
-                        return End::Lost(error);
+                        return End::Lost(error, now());
                     }
                 }
-                Err(error) => return End::Lost(error),
+                Err(error) => return End::Lost(error, stream.lost_at().unwrap_or_else(now)),
             },
         }
     }
+}
+
+/// Tells of a stream that waits for its connection as of a connection that is lost; says whether that is news.
+fn follow(state: &mut LinkState, continuity: Continuity) -> bool {
+    let is_news = matches!(state, LinkState::Connected) == continuity.suspended_since.is_some();
+    if is_news {
+        *state = match continuity.suspended_since {
+            Some(since) => LinkState::Recovering { since },
+            None => LinkState::Connected,
+        };
+    }
+    is_news
 }
 
 /// Ends a connection that nobody needs any more. Stock executors may forget what comes just before the end of a stream, and

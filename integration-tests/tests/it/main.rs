@@ -15,6 +15,7 @@ mod memory;
 mod nat;
 mod ours;
 mod proxied;
+mod resume;
 mod runner;
 mod services;
 mod signed;
@@ -31,6 +32,7 @@ fn main() -> std::process::ExitCode {
         signed::cases(),
         ours::bulk::cases(),
         ours::cases(),
+        resume::cases(),
         services::cases(),
         bad_input::cases(),
         limits::cases(),

@@ -8,7 +8,7 @@ use anyhow::Result;
 use libtest_mimic::{Arguments, Failed, Trial};
 use rendezvous_integration_tests::Context;
 
-/// Longest time for one case, whatever it waits for.
+/// Longest time for one case, whatever it waits for, unless it says so.
 const CASE_LIMIT: Duration = Duration::from_secs(600);
 /// Turns the long cases on.
 const FULL_VARIABLE: &str = "RENDEZVOUS_FULL";
@@ -28,6 +28,7 @@ type Body = Box<dyn FnOnce(Context) -> Pin<Box<dyn Future<Output = Result<()>> +
 pub(crate) struct Case {
     name: String,
     when: When,
+    limit: Duration,
     body: Body,
 }
 
@@ -41,8 +42,14 @@ impl Case {
         Self {
             name: name.into(),
             when,
+            limit: CASE_LIMIT,
             body: Box::new(move |cx| Box::pin(body(cx))),
         }
+    }
+
+    /// The same case, which may take longer than others.
+    pub(crate) fn within(self, limit: Duration) -> Self {
+        Self { limit, ..self }
     }
 }
 
@@ -57,12 +64,12 @@ pub(crate) fn run(cases: impl Iterator<Item = Case>) -> std::process::ExitCode {
     }
     let trials = now
         .into_iter()
-        .map(|case| Trial::test(case.name, || trial(case.body)))
+        .map(|case| Trial::test(case.name, move || trial(case.body, case.limit)))
         .collect();
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-fn trial(body: Body) -> Result<(), Failed> {
+fn trial(body: Body, limit: Duration) -> Result<(), Failed> {
     let cx = Context::new().map_err(|error| format!("{error:#}"))?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -71,10 +78,10 @@ fn trial(body: Body) -> Result<(), Failed> {
         .map_err(|error| error.to_string())?;
     let outcome = runtime.block_on(async {
         // A task of its own, so that a panic ends it with its programs stopped, and becomes a failure like any other.
-        let task = tokio::spawn(tokio::time::timeout(CASE_LIMIT, body(cx.clone())));
+        let task = tokio::spawn(tokio::time::timeout(limit, body(cx.clone())));
         match task.await {
             Ok(Ok(result)) => result.map_err(|error| format!("{error:#}")),
-            Ok(Err(_)) => Err(format!("not over after {CASE_LIMIT:?}")),
+            Ok(Err(_)) => Err(format!("not over after {limit:?}")),
             Err(panic) => Err(panic.to_string()),
         }
     });

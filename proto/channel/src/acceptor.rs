@@ -215,14 +215,7 @@ impl Acceptor {
             if let Some(Slot::Active { has_turn, .. }) = self.slots.get_mut(&id) {
                 *has_turn = false;
             }
-            let now = self.now;
-            let transmit = |stream: &mut Stream| {
-                if let Some(now) = now {
-                    stream.advance(now);
-                }
-                stream.poll_transmit()
-            };
-            if let Some(Some(frame)) = self.with(&id, transmit) {
+            if let Some(Some(frame)) = self.with(&id, Stream::poll_transmit) {
                 return Some(frame);
             }
         }
@@ -415,6 +408,9 @@ impl Acceptor {
             return None;
         };
         let key = *key;
+        if let Some(now) = self.now {
+            stream.advance(now);
+        }
         let result = call(stream);
         let mut ended = Ended::Here;
         while let Some(event) = stream.poll_event() {
@@ -423,7 +419,9 @@ impl Acceptor {
                 stream::Event::Reset { reason } => ended = Ended::Reset(reason),
                 stream::Event::Failed(error) => ended = Ended::Failed(error),
                 stream::Event::Ended { reason } => ended = Ended::There(reason),
-                stream::Event::Connected | stream::Event::Suspended | stream::Event::Resumed | stream::Event::Worn => {}
+                stream::Event::Suspended => self.events.push_back(Event::StreamSuspended { key }),
+                stream::Event::Resumed => self.events.push_back(Event::StreamResumed { key }),
+                stream::Event::Connected | stream::Event::Worn => {}
             }
         }
         if stream.is_closed() {

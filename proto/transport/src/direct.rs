@@ -69,7 +69,7 @@ struct Port {
 fn open(backlog: &Backlog) -> (MessageStream, Port) {
     let (commands, asked) = mpsc::unbounded_channel();
     let id = StreamId::new(uuid::Uuid::new_v4().to_string()).expect("a UUID is a stream id");
-    let (stream, outlet) = pair(id, None, &commands, backlog);
+    let (stream, outlet) = pair(id, None, &commands, backlog, false);
     (stream, Port { asked, outlet })
 }
 
@@ -136,7 +136,7 @@ where
         while let Some(command) = next {
             match command {
                 Command::Send(message) => self.link.feed(message)?,
-                Command::Initialized => {}
+                Command::Initialized | Command::Taken(_) | Command::Settle(_) => {}
                 Command::Close(_) => return Ok(true),
             }
             next = if self.link.has_room() {

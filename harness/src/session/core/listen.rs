@@ -113,6 +113,11 @@ impl Listeners {
         }
     }
 
+    /// Whether nobody waits.
+    pub(super) fn are_none(&self) -> bool {
+        self.bodies.is_empty() && self.watch.is_none()
+    }
+
     /// The connection is gone, and with it all that it would have told.
     pub(super) fn link_down(&mut self) {
         self.blocked = None;

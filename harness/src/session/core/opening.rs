@@ -5,6 +5,7 @@ use rendezvous_rpc::call_table::CallTable;
 use rendezvous_rpc::envelope;
 use rendezvous_rpc::method::initialize::{
     Extensions, Initialize, InitializeParams, InitializeResult, Initialized, OUTPUT_WINDOW, PROCESS_CONTROL,
+    RELIABLE_STREAM,
 };
 use rendezvous_rpc::{Method as _, Notification as _};
 use serde_json::value::RawValue;
@@ -14,14 +15,19 @@ use crate::error::AttemptError;
 use crate::session::Class;
 
 impl Core {
-    /// A connection stands: opens or resumes the session.
-    pub(crate) fn link_up(&mut self) {
+    /// A connection stands: opens or resumes the session. `is_offered` says that its stream can become reliable.
+    pub(crate) fn link_up(&mut self, is_offered: bool) {
         self.outbox.clear();
         self.calls = CallTable::default();
+        self.open_files = 0;
+        let mut extensions = Extensions::default().with(OUTPUT_WINDOW, 1).with(PROCESS_CONTROL, 1);
+        if is_offered {
+            extensions = extensions.with(RELIABLE_STREAM, 1);
+        }
         let params = InitializeParams {
             client_name: self.client_name.clone(),
             resume_session_id: self.session.clone(),
-            extensions: Extensions::default().with(OUTPUT_WINDOW, 1).with(PROCESS_CONTROL, 1),
+            extensions,
         };
         self.call(Class::Once, Initialize::NAME, &params, Pending::Initialize);
     }

@@ -42,7 +42,7 @@ impl World {
     }
 
     fn connect(&mut self, session: &str) {
-        self.core.link_up();
+        self.core.link_up(false);
         let sent = self.sent();
         assert_eq!(sent[0]["method"], "initialize");
         self.say(
@@ -221,7 +221,7 @@ fn an_abandoned_process_is_terminated_also_when_the_connection_takes_that_along(
         );
     }
     world.core.link_down();
-    world.core.link_up();
+    world.core.link_up(false);
     let initialize = world.one();
     world
         .say(&json!({"id": initialize["id"], "result": {"sessionId": "s"}}))
@@ -289,7 +289,7 @@ fn a_lost_connection_repeats_fails_and_reads_on() {
     let mut late = world.call("environment/status", Class::Once);
     assert_eq!(world.sent(), [] as [Value; 0]);
 
-    world.core.link_up();
+    world.core.link_up(false);
     let initialize = world.one();
     assert_eq!(
         (&initialize["id"], &initialize["params"]["resumeSessionId"]),
@@ -417,14 +417,14 @@ fn a_process_that_the_executor_forgot_is_an_error() {
 fn another_session_is_refused() {
     let mut world = World::ready();
     world.core.link_down();
-    world.core.link_up();
+    world.core.link_up(false);
     let initialize = world.one();
     let error = world
         .say(&json!({"id": initialize["id"], "result": {"sessionId": "t"}}))
         .unwrap_err();
     assert_eq!(error.verdict(), crate::recovery::Verdict::Final);
     world.core.link_down();
-    world.core.link_up();
+    world.core.link_up(false);
     let initialize = world.one();
     let attached = json!({"code": -32010, "message": "session s is already attached to another connection"});
     let error = world

@@ -1,3 +1,5 @@
+mod streams;
+
 use rendezvous_rpc::RpcError;
 use rendezvous_transport::stream::StreamEnd;
 use serde_json::{Value, json};
@@ -16,6 +18,7 @@ struct Executor {
 struct Pipe {
     calls: mpsc::Sender<Bytes>,
     replies: mpsc::Receiver<Bytes>,
+    continuity: Option<watch::Receiver<Continuity>>,
 }
 
 fn connection(size: usize) -> (Pipe, Executor) {
@@ -24,6 +27,7 @@ fn connection(size: usize) -> (Pipe, Executor) {
     let pipe = Pipe {
         calls,
         replies: replies_end,
+        continuity: None,
     };
     let executor = Executor {
         calls: calls_end,
@@ -34,7 +38,7 @@ fn connection(size: usize) -> (Pipe, Executor) {
 
 impl Link for Pipe {
     async fn exchange(&mut self, outbox: &mut VecDeque<Bytes>, take: bool) -> Result<Bytes, AttemptError> {
-        let Self { calls, replies } = self;
+        let Self { calls, replies, .. } = self;
         let sending = async {
             while let Some(message) = outbox.front() {
                 if calls.send(message.clone()).await.is_err() {
@@ -56,6 +60,10 @@ impl Link for Pipe {
             result = receiving => result,
         };
         Ok(result?)
+    }
+
+    fn continuity(&self) -> Option<watch::Receiver<Continuity>> {
+        self.continuity.clone()
     }
 
     async fn close(self, outbox: VecDeque<Bytes>) {

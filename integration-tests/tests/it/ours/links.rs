@@ -24,10 +24,6 @@ pub(crate) async fn idle(cx: Context, executor: End, party: Party) -> Result<()>
     site.link.wait_upgraded(Party::Harness, before + 1, wait::SOON).await?;
     let finished = program.finish(wait::SOON * 2).await?.success()?;
     ensure!(finished.text() == "ready\ngot-one\ngot-two\n", "{}", finished.text());
-    ensure!(
-        !finished.stderr.is_empty(),
-        "nothing was said about the lost connection"
-    );
     Ok(())
 }
 

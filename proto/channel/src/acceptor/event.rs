@@ -57,6 +57,16 @@ pub enum Event {
         /// The message.
         message: Bytes,
     },
+    /// A reliable stream has lost its way to the harness, which may come back.
+    StreamSuspended {
+        /// Which one.
+        key: StreamKey,
+    },
+    /// Its harness is back, and nothing is lost.
+    StreamResumed {
+        /// Which one.
+        key: StreamKey,
+    },
     /// A stream is over, exactly once for each that was opened.
     StreamClosed {
         /// Which one.
@@ -94,7 +104,7 @@ pub struct Counters {
     pub refused: u64,
     /// Handshakes that were seen before, byte for byte.
     pub replays: u64,
-    /// Records for streams that do not exist.
+    /// Records and resumes for streams that do not exist.
     pub unknown_streams: u64,
     /// Refusals that were not sent because too many waited.
     pub dropped_refusals: u64,
@@ -106,6 +116,8 @@ impl fmt::Debug for Event {
             Self::ValidationRequested { id, stream_id, .. } => write!(f, "ValidationRequested({id:?}, {stream_id})"),
             Self::StreamOpened { key, stream_id, .. } => write!(f, "StreamOpened({key:?}, {stream_id})"),
             Self::Message { key, message } => write!(f, "Message({key:?}, {} bytes)", message.len()),
+            Self::StreamSuspended { key } => write!(f, "StreamSuspended({key:?})"),
+            Self::StreamResumed { key } => write!(f, "StreamResumed({key:?})"),
             Self::StreamClosed { key, ended } => write!(f, "StreamClosed({key:?}, {ended:?})"),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use rendezvous_wire::frame::Frame;
+use rendezvous_wire::frame::{Body, Frame};
 use rendezvous_wire::id::{RegistrationId, StreamId};
 use rendezvous_wire::limits::MAX_STREAMS;
 use rendezvous_wire::reason;
@@ -23,6 +23,18 @@ impl Acceptor {
     /// Whether [`Self::settle`] has to be called for this stream; see [`Stream::is_undecided`].
     pub fn is_undecided(&self, key: StreamKey) -> bool {
         self.stream(key).is_some_and(Stream::is_undecided)
+    }
+
+    /// Whether a stream outlives its connection.
+    pub fn is_reliable(&self, key: StreamKey) -> bool {
+        self.stream(key).is_some_and(Stream::is_reliable)
+    }
+
+    /// Streams that wait for their harnesses now.
+    pub fn suspended_streams(&self) -> usize {
+        self.streams()
+            .filter(|stream| stream.suspended_since().is_some())
+            .count()
     }
 
     /// Says whether the ends of a stream agreed; see [`Stream::settle`].
@@ -83,6 +95,12 @@ impl Acceptor {
     /// What means something to open streams that are reliable, and nothing to all others.
     pub(super) fn handle_reliable(&mut self, now: Instant, frame: Frame) {
         let id = frame.stream_id.clone();
-        self.with(&id, |stream| stream.handle_frame(now, frame));
+        let resumes = matches!(frame.body, Body::Reattach { .. });
+        let known = self.with(&id, |stream| stream.handle_frame(now, frame)).is_some();
+        if resumes && !known && !self.slots.contains_key(&id) {
+            // Whoever waits for an answer need not wait for ever.
+            self.counters.unknown_streams += 1;
+            self.refuse(&id);
+        }
     }
 }

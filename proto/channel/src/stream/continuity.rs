@@ -83,12 +83,12 @@ impl Stream {
     }
 
     /// Since when a reliable stream has waited for a resume.
-    pub(crate) fn suspended_since(&self) -> Option<Instant> {
+    pub fn suspended_since(&self) -> Option<Instant> {
         self.reliable()?.ledger.suspended_since()
     }
 
-    /// Ends the stream without a word that could be lost.
-    pub(crate) fn give_up(&mut self, reason: &str) {
+    /// Ends the stream at once; all that is said is a reset, which a suspended stream has no way to send.
+    pub fn give_up(&mut self, reason: &str) {
         self.reset(reason);
     }
 

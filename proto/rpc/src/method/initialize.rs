@@ -13,6 +13,9 @@ pub const PROCESS_CONTROL: &str = "processControl";
 /// The extension that adds `process/consumed`: output waits for its reader instead of being dropped.
 pub const OUTPUT_WINDOW: &str = "outputWindow";
 
+/// The extension that lets the end-to-end stream outlive its connection. It belongs to whoever ends the channel.
+pub const RELIABLE_STREAM: &str = "reliableStream";
+
 method!(
     /// Opens a session, or takes up one that lost its stream.
     Initialize, "initialize", InitializeParams => InitializeResult

@@ -2,21 +2,29 @@
 
 mod pressure;
 mod relay;
+mod reliable;
 
 use std::future::pending;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use getrandom::SysRng;
+use rand_core::UnwrapErr;
 use rendezvous_channel::handshake::HandshakeError;
 use rendezvous_channel::stream::{StreamError, Target};
-use rendezvous_wire::limits::MAX_FAILED_HANDSHAKES;
+use rendezvous_wire::limits::{MAX_FAILED_HANDSHAKES, VALIDATION_TIMEOUT};
+use rendezvous_wire::reason;
 use tokio::io::DuplexStream;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task;
+use tokio::time::timeout;
 
 use self::relay::{Relay, link_pair};
 use super::*;
-use crate::stream::{SEND_BUFFER, connect};
+use crate::link::{Link, LinkError};
+use crate::stream::{SEND_BUFFER, StreamEnd, connect, now};
 
 /// Judges by the authorization's text.
 #[derive(Default)]
@@ -89,19 +97,25 @@ impl World {
             registration: registration(),
             budget: budget.clone(),
             backlog,
+            offer: None,
         };
-        let serving = serve(
-            near,
-            options,
-            validator.clone(),
-            move |stream| drop(admitted.send(stream)),
-            move |tally| {
-                tallies.send_replace(*tally);
-            },
-            async {
-                let _ = stop.await;
-            },
-        );
+        let judge = validator.clone();
+        let serving = async move {
+            let mut streams = Streams::new(options);
+            let served = streams.serve(
+                near,
+                registration(),
+                judge,
+                move |stream| drop(admitted.send(stream)),
+                move |tally| {
+                    tallies.send_replace(*tally);
+                },
+                async {
+                    let _ = stop.await;
+                },
+            );
+            served.await
+        };
         Self {
             relay: Relay::start(far),
             served: tokio::spawn(serving),

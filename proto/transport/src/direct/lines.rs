@@ -114,7 +114,7 @@ async fn write(
                     () = stuck() => return Err(io::ErrorKind::TimedOut.into()),
                 }
             }
-            Command::Initialized => {}
+            Command::Initialized | Command::Taken(_) | Command::Settle(_) => {}
             Command::Close(_) => break,
         }
         next = match asked.try_recv() {

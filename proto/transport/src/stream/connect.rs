@@ -1,24 +1,22 @@
 use std::convert::Infallible;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use getrandom::SysRng;
 use rand_core::UnwrapErr;
 use rendezvous_channel::Identity;
 use rendezvous_channel::budget::Budget;
+use rendezvous_channel::reliable::Config;
 use rendezvous_channel::stream::{Event, Stream, StreamError, Target};
 use rendezvous_wire::id::StreamId;
-use rendezvous_wire::reason;
 use rendezvous_wire::reason::close;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 use tokio::time::sleep_until;
 
-use super::inbound::Outlet;
-use super::{Backlog, Command, MessageStream, StreamEnd, Tag, pair};
+use super::driver::Driver;
+use super::redial::{Never, Offer, Redial, Redialler};
+use super::{Backlog, MessageStream, StreamEnd, pair};
 use crate::link::{self, Link, LinkError};
-
-/// Longest time that a link is not read because its application takes nothing; then the stream is given up.
-pub const MAX_PAUSE: Duration = Duration::from_secs(60);
 
 /// Opens a stream to the executor at the other end of a harness's link: sends the handshake, waits for the answer, and
 /// starts the task that drives the link from then on. The task ends with the stream and closes the link.
@@ -33,7 +31,7 @@ pub const MAX_PAUSE: Duration = Duration::from_secs(60);
 ///
 /// Outside of a Tokio runtime, and if the system gives no random numbers.
 pub async fn connect<S>(
-    mut link: Link<S>,
+    link: Link<S>,
     identity: &Identity,
     target: &Target<'_>,
     budget: &Budget,
@@ -41,10 +39,44 @@ pub async fn connect<S>(
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    open(link, identity, target, budget, None, Never::new()).await
+}
+
+/// Opens a stream as [`connect`] does, that may become reliable: [`Continuity`](super::Continuity) says whether it is
+/// offered. Once both ends agreed, the task dials again whenever the link is lost, and the stream goes on where it was.
+///
+/// # Errors
+///
+/// As [`connect`].
+///
+/// # Panics
+///
+/// As [`connect`].
+pub async fn connect_reliable<R: Redial>(
+    link: Link<R::Socket>,
+    identity: &Identity,
+    target: &Target<'_>,
+    budget: &Budget,
+    offer: Offer<R>,
+) -> Result<MessageStream, StreamEnd> {
+    open(link, identity, target, budget, Some(offer.config), offer.redial).await
+}
+
+async fn open<R: Redial>(
+    mut link: Link<R::Socket>,
+    identity: &Identity,
+    target: &Target<'_>,
+    budget: &Budget,
+    config: Option<Config>,
+    redial: R,
+) -> Result<MessageStream, StreamEnd> {
     let id = StreamId::new(uuid::Uuid::new_v4().to_string()).expect("a UUID is a stream id");
     let mut rng = UnwrapErr(SysRng);
     let opened = Stream::connect(now(), id.clone(), identity, target, budget, &mut rng);
     let mut stream = opened.map_err(StreamError::from)?;
+    if let Some(config) = config {
+        stream = stream.offering(config);
+    }
     if let Err(end) = shake_hands(&mut link, &mut stream).await {
         if !matches!(end, StreamEnd::Disconnected(_)) {
             link.close(close::NORMAL, "").await;
@@ -53,12 +85,15 @@ where
     }
     let (commands, asked) = mpsc::unbounded_channel();
     // What the application keeps is its own affair.
-    let (handle, outlet) = pair(id, None, &commands, &Backlog::unlimited());
+    let (handle, outlet) = pair(id, None, &commands, &Backlog::unlimited(), stream.is_undecided());
     let driver = Driver {
-        link,
+        link: Some(link),
         stream,
         outlet,
         asked,
+        redialler: Redialler::new(redial, now()),
+        is_moved: false,
+        end: StreamEnd::Closed,
     };
     tokio::spawn(driver.run());
     Ok(handle)
@@ -88,7 +123,7 @@ where
 }
 
 /// Gives the link as much as it takes.
-fn send<S>(link: &mut Link<S>, stream: &mut Stream) -> Result<(), LinkError>
+pub(super) fn send<S>(link: &mut Link<S>, stream: &mut Stream) -> Result<(), LinkError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -124,87 +159,6 @@ where
         match never {}
     }
     link.next().await
-}
-
-/// Owns a harness's link and its one stream.
-struct Driver<S> {
-    link: Link<S>,
-    stream: Stream,
-    outlet: Outlet,
-    asked: mpsc::UnboundedReceiver<(Tag, Command)>,
-}
-
-impl<S> Driver<S>
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    async fn run(mut self) {
-        let end = self.drive().await.unwrap_or_else(StreamEnd::from);
-        match end {
-            StreamEnd::Disconnected(_) => self.outlet.end(end),
-            StreamEnd::Closed => {
-                // Whoever waits for the end wants the last messages to be out by then.
-                self.link.close(close::NORMAL, "").await;
-                self.outlet.end(end);
-            }
-            end => {
-                self.outlet.end(end);
-                self.link.close(close::NORMAL, "").await;
-            }
-        }
-    }
-
-    async fn drive(&mut self) -> Result<StreamEnd, LinkError> {
-        let mut paused_since = None;
-        let mut end = StreamEnd::Closed;
-        loop {
-            while let Some(event) = self.stream.poll_event() {
-                match event {
-                    Event::Message(message) => self.outlet.put(message),
-                    Event::Reset { reason } => end = StreamEnd::Reset(reason),
-                    Event::Failed(error) => end = error.into(),
-                    Event::Connected | Event::Suspended | Event::Resumed | Event::Worn => {}
-                    Event::Ended { reason } => end = StreamEnd::Reset(reason),
-                }
-            }
-            send(&mut self.link, &mut self.stream)?;
-            if self.stream.is_closed() && !self.stream.wants_transmit() {
-                return Ok(end);
-            }
-            let relieved = self.outlet.relieved();
-            let paused = self.outlet.is_full();
-            if !paused {
-                paused_since = None;
-            } else if paused_since.is_none() {
-                paused_since = Some(now());
-            }
-            tokio::select! {
-                event = next_unless(&mut self.link, paused) => match event? {
-                    link::Event::Message(message) => self.stream.handle_message(now(), message),
-                    link::Event::Writable => {}
-                },
-                Some((_, command)) = self.asked.recv() => self.obey(command),
-                () = at(self.stream.poll_timeout()) => self.stream.handle_timeout(now()),
-                () = relieved, if paused => {}
-                () = at(paused_since.map(|since| since + MAX_PAUSE)) => {
-                    end = StreamEnd::Backpressure;
-                    self.stream.abort(reason::BACKPRESSURE);
-                }
-            }
-        }
-    }
-
-    fn obey(&mut self, command: Command) {
-        let mut next = Some(command);
-        while let Some(command) = next {
-            match command {
-                Command::Send(message) => accept_message(self.stream.send(message)),
-                Command::Initialized => self.stream.set_initialized(),
-                Command::Close(_) => self.stream.close(reason::HARNESS_GONE),
-            }
-            next = self.asked.try_recv().ok().map(|(_, command)| command);
-        }
-    }
 }
 
 /// A handle sends only what fits and is allowed, so all that can be wrong is that the stream ended meanwhile.

@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use rendezvous_channel::stream::StreamError;
 
+use super::RedialError;
 use crate::link::LinkError;
 
 /// Why a stream is over.
@@ -20,6 +21,9 @@ pub enum StreamEnd {
     /// The connection below it is gone.
     #[error("the connection is gone")]
     Disconnected(#[source] Arc<LinkError>),
+    /// The connection is gone, and no other one leads to the stream.
+    #[error("the connection is gone and could not be made again")]
+    NotResumed(#[source] Arc<RedialError>),
     /// What arrived was not taken in time.
     #[error("messages were not taken in time")]
     Backpressure,
@@ -37,7 +41,7 @@ impl StreamEnd {
         match self {
             Self::Closed | Self::Unsendable(_) => false,
             Self::Failed(error) => error.is_retryable(),
-            Self::Reset(_) | Self::Disconnected(_) | Self::Backpressure | Self::Stopped => true,
+            Self::Reset(_) | Self::Disconnected(_) | Self::NotResumed(_) | Self::Backpressure | Self::Stopped => true,
         }
     }
 }

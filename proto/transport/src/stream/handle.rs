@@ -6,10 +6,11 @@ use rendezvous_channel::acceptor::StreamKey;
 use rendezvous_wire::id::StreamId;
 use rendezvous_wire::limits::MAX_MESSAGE;
 use rendezvous_wire::reason;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use super::continuity::{Continuity, Teller};
 use super::inbound::{self, Intake, Item};
 use super::{Backlog, SEND_BUFFER, StreamEnd};
 
@@ -23,13 +24,18 @@ const LEAST_COST: usize = SEND_BUFFER / rendezvous_channel::stream::MAX_SEND_QUE
 pub(crate) type Tag = Option<StreamKey>;
 
 /// What handles ask of the task that owns the link. Unbounded, because what it carries is bounded by each stream's
-/// semaphore, and a stream asks for everything else once.
+/// semaphore and by the messages that it received, and a stream asks for everything else once.
 pub(crate) type Commands = mpsc::UnboundedSender<(Tag, Command)>;
 
+#[derive(Debug)]
 pub(crate) enum Command {
     /// The bytes carry their permit, and give it back when they are sent and dropped.
     Send(Bytes),
     Initialized,
+    /// The application took a message of this length.
+    Taken(usize),
+    /// Whether both ends named the extension that makes the stream reliable.
+    Settle(bool),
     /// With the reason that a peer is told, where the link can tell one.
     Close(&'static str),
 }
@@ -48,6 +54,7 @@ pub struct MessageSender {
     commands: Commands,
     room: Arc<Semaphore>,
     over: CancellationToken,
+    continuity: watch::Receiver<Continuity>,
 }
 
 /// Receives from a stream. Dropping it closes the stream: what was sent before still leaves, and then the peer gets a
@@ -60,19 +67,29 @@ pub struct MessageReceiver {
     intake: Intake,
     has_ended: bool,
     over: CancellationToken,
+    continuity: watch::Receiver<Continuity>,
 }
 
-/// A handle, and the driver's side of it: where messages go, and what stops its senders.
-pub(crate) fn pair(id: StreamId, tag: Tag, commands: &Commands, backlog: &Backlog) -> (MessageStream, inbound::Outlet) {
+/// A handle, and the driver's side of it: where messages go, and what stops its senders. `is_offered` says whether the
+/// stream can become reliable.
+pub(crate) fn pair(
+    id: StreamId,
+    tag: Tag,
+    commands: &Commands,
+    backlog: &Backlog,
+    is_offered: bool,
+) -> (MessageStream, inbound::Outlet) {
     let room = Arc::new(Semaphore::new(SEND_BUFFER));
     let over = CancellationToken::new();
-    let (outlet, intake) = inbound::queue(backlog, room.clone(), over.clone());
+    let (teller, continuity) = Teller::new(is_offered);
+    let (outlet, intake) = inbound::queue(backlog, room.clone(), over.clone(), teller);
     let stream = MessageStream {
         sender: MessageSender {
             tag,
             commands: commands.clone(),
             room,
             over: over.clone(),
+            continuity: continuity.clone(),
         },
         receiver: MessageReceiver {
             id,
@@ -81,6 +98,7 @@ pub(crate) fn pair(id: StreamId, tag: Tag, commands: &Commands, backlog: &Backlo
             intake,
             has_ended: false,
             over,
+            continuity,
         },
     };
     (stream, outlet)
@@ -109,6 +127,16 @@ impl MessageStream {
     /// Lifts the limit on received messages to 64 MiB. An executor says so before it answers `initialize`.
     pub fn set_initialized(&self) {
         self.sender.set_initialized();
+    }
+
+    /// How the stream outlives its connections, now and whenever that changes.
+    pub fn continuity(&self) -> watch::Receiver<Continuity> {
+        self.sender.continuity()
+    }
+
+    /// See [`MessageSender::settle`].
+    pub fn settle(&self, agreed: bool) {
+        self.sender.settle(agreed);
     }
 
     /// Two handles that can be used at the same time.
@@ -157,6 +185,21 @@ impl MessageSender {
         self.over.cancelled().await;
     }
 
+    /// How the stream outlives its connections, now and whenever that changes.
+    pub fn continuity(&self) -> watch::Receiver<Continuity> {
+        self.continuity.clone()
+    }
+
+    /// Says whether both ends named the extension that makes the stream reliable, if that is offered: behind the first
+    /// message of each direction nothing passes before. A harness says it when it has read the first message, an executor
+    /// before it sends its own; one that sends without a word has not named it.
+    pub fn settle(&self, agreed: bool) {
+        if self.continuity.borrow().is_offered {
+            // A driver that is gone has nothing to settle.
+            let _ = self.commands.send((self.tag, Command::Settle(agreed)));
+        }
+    }
+
     /// See [`MessageStream::set_initialized`].
     pub fn set_initialized(&self) {
         // A driver that is gone needs no limit.
@@ -189,7 +232,13 @@ impl MessageReceiver {
             return None;
         }
         match self.intake.next().await {
-            Some(Item::Message(message)) => Some(Ok(message)),
+            Some(Item::Message(message)) => {
+                if self.is_credited() {
+                    // A driver that is gone has no use for it.
+                    let _ = self.commands.send((self.tag, Command::Taken(message.len())));
+                }
+                Some(Ok(message))
+            }
             Some(Item::End(end)) => self.end(end),
             None => self.end(StreamEnd::Stopped),
         }
@@ -205,6 +254,12 @@ impl MessageReceiver {
         };
         // Whatever is not out by now is lost with the stream.
         let _ = timeout(CLOSE_TIMEOUT, drained).await;
+    }
+
+    /// Whether the other end has to know what was taken.
+    fn is_credited(&self) -> bool {
+        let continuity = self.continuity.borrow();
+        continuity.is_offered || continuity.is_reliable
     }
 
     fn end(&mut self, end: StreamEnd) -> Option<Result<Bytes, StreamEnd>> {

@@ -13,22 +13,26 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use super::backlog::Backlog;
+use super::continuity::Teller;
 use super::{RECEIVE_BUFFER, StreamEnd};
 
 /// What each message counts at least, so that the number of messages is bounded too.
 const LEAST_COST: usize = 256;
 
+#[derive(Debug)]
 pub(crate) enum Item {
     Message(Bytes),
     End(StreamEnd),
 }
 
 /// The driver's end.
+#[derive(Debug)]
 pub(crate) struct Outlet {
     items: mpsc::UnboundedSender<Item>,
     level: Arc<Level>,
     room: Arc<Semaphore>,
     over: CancellationToken,
+    continuity: Teller,
 }
 
 /// The application's end.
@@ -38,6 +42,7 @@ pub(crate) struct Intake {
 }
 
 /// What one stream has received.
+#[derive(Debug)]
 struct Level {
     /// Bytes that the application has not taken.
     waiting: AtomicUsize,
@@ -92,7 +97,12 @@ impl Drop for Received {
 }
 
 /// A queue. With the outlet, `room` is closed, which stops the stream's senders, and `over` cancelled.
-pub(crate) fn queue(backlog: &Backlog, room: Arc<Semaphore>, over: CancellationToken) -> (Outlet, Intake) {
+pub(crate) fn queue(
+    backlog: &Backlog,
+    room: Arc<Semaphore>,
+    over: CancellationToken,
+    continuity: Teller,
+) -> (Outlet, Intake) {
     let (sender, receiver) = mpsc::unbounded_channel();
     backlog.join();
     let level = Arc::new(Level {
@@ -105,6 +115,7 @@ pub(crate) fn queue(backlog: &Backlog, room: Arc<Semaphore>, over: CancellationT
         level: level.clone(),
         room,
         over,
+        continuity,
     };
     let intake = Intake { items: receiver, level };
     (outlet, intake)
@@ -123,6 +134,11 @@ impl Outlet {
     /// Whether more waits for the application than may.
     pub(crate) fn is_full(&self) -> bool {
         self.level.waiting.load(Ordering::Relaxed) > RECEIVE_BUFFER
+    }
+
+    /// Where the driver tells how the stream outlives its connections.
+    pub(crate) fn continuity(&self) -> &Teller {
+        &self.continuity
     }
 
     /// Whether it holds more than its share of a backlog that is full.

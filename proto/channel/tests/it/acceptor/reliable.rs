@@ -72,7 +72,13 @@ fn a_lost_connection_ends_stock_streams_and_suspends_others() {
         key: stock.key,
         ended: Ended::Disconnected,
     };
-    assert_eq!(world.events(), [closed]);
+    let suspended = Event::StreamSuspended { key: open.key };
+    let told = world.events();
+    assert!(
+        told.len() == 2 && told.contains(&closed) && told.contains(&suspended),
+        "{told:?}"
+    );
+    assert_eq!(world.acceptor.suspended_streams(), 1);
     // The registry's answer comes too late.
     world.verdict(pending.id, Verdict::Admit);
     world.acceptor.send(open.key, Bytes::from_static(b"kept")).unwrap();
@@ -88,6 +94,7 @@ fn a_lost_connection_ends_stock_streams_and_suspends_others() {
         events(&mut open.harness),
         [stream::Event::Suspended, stream::Event::Resumed, kept]
     );
+    assert_eq!(world.events(), [Event::StreamResumed { key: open.key }]);
     world.expect_alive(&mut open);
 }
 
@@ -96,6 +103,7 @@ fn a_suspended_stream_keeps_its_name_and_ends_in_time() {
     let mut world = World::offering();
     let open = world.agree("s");
     world.acceptor.disconnect(world.now);
+    assert_eq!(world.events(), [Event::StreamSuspended { key: open.key }]);
     // Nobody else gets in under its name.
     let mut other = world.connect("s", "authorization");
     world.pump(&mut other);
@@ -121,6 +129,7 @@ fn streams_that_wait_give_way_to_new_ones() {
     let mut world = World::offering();
     let first = world.agree("0");
     world.acceptor.disconnect(world.now);
+    world.events();
     world.now += Duration::from_secs(1);
     for stream in 1..MAX_STREAMS {
         world.open(&stream.to_string());
@@ -180,4 +189,41 @@ fn a_slow_reader_stops_its_own_sender_only() {
     }
     world.exchange(&mut slow);
     assert!(!world.events().is_empty());
+}
+
+#[test]
+fn a_resume_of_an_unknown_stream_is_refused_and_a_stock_one_is_not() {
+    let mut world = World::offering();
+    let body = Body::Reattach {
+        next_seq: 1,
+        epoch: 1,
+        proof: [1; 32],
+    };
+    world.frame("nobody's", body.clone());
+    world.expect_refusal("nobody's");
+    world.frame("nobody's", Body::Resume { next_seq: 0 });
+    world.expect_nothing();
+    // To a stream that is there, one that is not proved means nothing.
+    let open = world.agree("s");
+    world.frame("s", body);
+    world.expect_nothing();
+    assert!(world.acceptor.is_reliable(open.key));
+}
+
+#[test]
+fn a_close_after_a_long_silence_waits_for_its_confirmation() {
+    let mut world = World::offering();
+    let mut open = world.agree("s");
+    world.now += Duration::from_secs(60);
+    world.acceptor.handle_timeout(world.now);
+    world.acceptor.close(open.key, "done");
+    world.exchange(&mut open);
+    let ended = events(&mut open.harness);
+    assert_eq!(
+        ended,
+        [stream::Event::Ended {
+            reason: "done".to_owned()
+        }]
+    );
+    world.expect_closed(open.key, Ended::Here);
 }

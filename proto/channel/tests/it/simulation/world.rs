@@ -253,6 +253,9 @@ impl World {
                     self.acceptor.set_initialized(key);
                 }
                 acceptor::Event::Message { message, .. } => self.at_executor.hear(&message),
+                acceptor::Event::StreamSuspended { .. } | acceptor::Event::StreamResumed { .. } => {
+                    panic!("stock streams end with their connection");
+                }
                 acceptor::Event::StreamClosed { ended, .. } => {
                     self.key = None;
                     self.at_executor.ended = Some(format!("{ended:?}"));

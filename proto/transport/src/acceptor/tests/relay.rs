@@ -47,8 +47,13 @@ impl Relay {
     /// A new harness's end of a connection.
     pub(super) async fn harness(&self) -> Link<DuplexStream> {
         let (near, far) = link_pair().await;
-        self.harnesses.send(far).unwrap();
+        self.take_harness(far).unwrap();
         near
+    }
+
+    /// Takes the far end of a harness's connection, unless the relay has stopped.
+    pub(super) fn take_harness(&self, far: Link<DuplexStream>) -> Result<(), Stopped> {
+        self.harnesses.send(far).map_err(|_| Stopped)
     }
 
     /// Sends the executor a text message.
@@ -60,6 +65,10 @@ impl Relay {
         self.task.abort();
     }
 }
+
+/// Nobody is there.
+#[derive(Debug)]
+pub(super) struct Stopped;
 
 enum Upwards {
     Frame(Bytes, mpsc::Sender<Bytes>),

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use rendezvous_host::files::{Access, Fault, FileError, Files, Links, ReadSink, Target, WalkOptions};
 use rendezvous_host::sandbox::Policy;
 use rendezvous_host::watch::MissingWatch;
-use rendezvous_rpc::base64::{Encoder, Pieces};
-use rendezvous_rpc::envelope::{Request, decode_params};
+use rendezvous_rpc::base64::{Base64, Encoder, Pieces};
+use rendezvous_rpc::envelope::{Request, decode_params_around};
 use rendezvous_rpc::method::Empty;
 use rendezvous_rpc::method::fs::{
     Canonicalize, CanonicalizeResult, Close, Copy, CreateDirectory, DirectoryEntry, EntryKind, GetMetadata, Metadata,
@@ -104,13 +104,24 @@ pub(super) async fn read_block<S: Sink>(connection: &Connection<S>, request: &Re
 }
 
 pub(super) async fn write_block<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
-    let params = params::<WriteBlock>(request)?;
+    let given = request.params.as_ref();
+    let params: BlockText<'_> = decode_params_around(given, |params: &BlockText<'_>| &params.chunk)?;
+    let chunk = given.map_or_else(Bytes::new, |given| given.share(&params.chunk));
+    let Base64(chunk) = Base64::parse(&chunk).map_err(RpcError::invalid_params)?;
     connection.require(Family::Filesystem)?;
-    let write = connection
-        .handles
-        .write(&params.handle_id, params.offset, params.chunk.0);
+    let write = connection.handles.write(&params.handle_id, params.offset, chunk);
     write.await.map_err(failed)?;
     reply::<WriteBlock>(request, &Empty {})
+}
+
+/// The parameters of `fs/writeBlock`, whose content stays where it came.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct BlockText<'a> {
+    handle_id: String,
+    offset: u64,
+    #[serde(borrow)]
+    chunk: Cow<'a, str>,
 }
 
 pub(super) async fn close<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
@@ -122,7 +133,7 @@ pub(super) async fn close<S: Sink>(connection: &Connection<S>, request: &Request
 
 pub(super) async fn write_file<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
     let given = request.params.as_ref();
-    let params: WriteText<'_> = decode_params(request.params.as_deref())?;
+    let params: WriteText<'_> = decode_params_around(given, |params: &WriteText<'_>| &params.data_base64)?;
     connection.require(Family::Filesystem)?;
     let target = target(&params.path, params.follow_symlinks)?;
     let files = writing(connection, params.sandbox.as_ref()).await?;

@@ -23,8 +23,9 @@ use crate::methods::{self, Family, Reply};
 use crate::session::policy::Known;
 use crate::session::{Attachment, Holder, Session};
 
-/// A message of this length or more is read on a thread for blocking work.
-const LARGE_MESSAGE: usize = 1024 * 1024;
+/// A message of this length or more is read on a thread for blocking work. Blocks of files are shorter: to hand them over
+/// takes as long as to read them.
+const LARGE_MESSAGE: usize = 2 * 1024 * 1024;
 /// The extensions that we speak, with their versions.
 const EXTENSIONS: [(&str, u64); 2] = [(OUTPUT_WINDOW, 1), (PROCESS_CONTROL, 1)];
 /// Longest message that may overtake others: an id of a process and little else.

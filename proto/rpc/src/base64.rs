@@ -34,6 +34,16 @@ mod engine {
 pub struct Base64(pub Bytes);
 
 impl Base64 {
+    /// Decodes base64 text.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the text.
+    pub fn parse(text: &[u8]) -> Result<Self, String> {
+        let decoded = STANDARD.decode(text).map_err(|error| error.to_string())?;
+        Ok(decoded.into())
+    }
+
     /// Decodes base64 text; none when it is anything else.
     pub(crate) fn decode(text: &[u8]) -> Option<Self> {
         STANDARD.decode(text).ok().map(Self::from)

@@ -3,10 +3,14 @@
 //! The shape is JSON-RPC without its `jsonrpc` member: none is written, one that comes in is ignored like every other
 //! unknown member. Parameters and results stay raw until the method is known.
 
+mod long_text;
+mod params;
+
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::fmt;
 use std::io;
-use std::ops::Deref;
+use std::ops::Range;
 
 use bytes::Bytes;
 use rendezvous_wire::json::{self, Bounds, JsonError};
@@ -14,6 +18,7 @@ use serde::de::{DeserializeOwned, Error as _, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
+pub use self::params::{Params, decode_params_around};
 use crate::code::RpcError;
 
 /// The id of a reply to a message that could not be read.
@@ -85,50 +90,6 @@ pub struct Trace {
     /// The `tracestate` header.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tracestate: Option<String>,
-}
-
-/// The JSON of a message's parameters, which shares the memory of the message.
-#[derive(Clone)]
-pub struct Params(Bytes);
-
-impl Params {
-    /// The text.
-    pub fn get(&self) -> &str {
-        // It is a part of a text; nothing else could be made from outside.
-        std::str::from_utf8(&self.0).unwrap_or("null")
-    }
-
-    /// A part of the text in the same memory; copied if it is no part of it.
-    pub fn share(&self, part: &str) -> Bytes {
-        let whole = self.0.as_ptr_range();
-        let inside = part.as_bytes().as_ptr_range();
-        if whole.start <= inside.start && inside.end <= whole.end {
-            self.0.slice_ref(part.as_bytes())
-        } else {
-            Bytes::copy_from_slice(part.as_bytes())
-        }
-    }
-}
-
-impl Deref for Params {
-    type Target = str;
-
-    fn deref(&self) -> &str {
-        self.get()
-    }
-}
-
-impl fmt::Debug for Params {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.get().fmt(f)
-    }
-}
-
-impl Serialize for Params {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let raw: &RawValue = serde_json::from_str(self.get()).map_err(serde::ser::Error::custom)?;
-        raw.serialize(serializer)
-    }
 }
 
 /// A call.
@@ -258,13 +219,38 @@ impl Message {
     }
 
     fn decode_with(bytes: &[u8], own: impl Fn(&[u8]) -> Bytes) -> Result<Self, EnvelopeError> {
-        json::check(bytes, Bounds::RPC)?;
+        // Whatever is odd about a message with a long text is told in the words for the whole message.
+        if let Some(message) = long_text::find(bytes).and_then(|text| Self::decode_around(bytes, text, &own)) {
+            return Ok(message);
+        }
+        Self::decode_document(bytes, |params| Some(Params::new(own(params.as_bytes()))))
+    }
+
+    /// Reads a message past a long text that is a part of its parameters.
+    fn decode_around(bytes: &[u8], text: Range<usize>, own: &impl Fn(&[u8]) -> Bytes) -> Option<Self> {
+        if bytes.len() > Bounds::RPC.len {
+            return None;
+        }
+        let brief = [&bytes[..text.start], &bytes[text.end..]].concat();
+        let is_around = Cell::new(false);
+        let message = Self::decode_document(&brief, |params| {
+            let start = params.as_ptr().addr() - brief.as_ptr().addr();
+            let at = text.start.checked_sub(start).filter(|at| *at < params.len())?;
+            is_around.set(true);
+            let whole = own(&bytes[start..start + params.len() + text.len()]);
+            Some(Params::around(whole, params.to_owned(), at))
+        });
+        message.ok().filter(|_| is_around.get())
+    }
+
+    fn decode_document(bytes: &[u8], own: impl Fn(&str) -> Option<Params>) -> Result<Self, EnvelopeError> {
+        let text = json::check(bytes, Bounds::RPC)?;
         if bytes.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
             return Err(EnvelopeError::NotAnObject);
         }
-        let members: Members<'_> = serde_json::from_slice(bytes).map_err(JsonError::from)?;
+        let members: Members<'_> = serde_json::from_str(text).map_err(JsonError::from)?;
         let missing = |member| EnvelopeError::Json(serde_json::Error::missing_field(member).into());
-        let own = |params: Option<&RawValue>| params.map(|params| Params(own(params.get().as_bytes())));
+        let own = |params: Option<&RawValue>| params.and_then(|params| own(params.get()));
         Ok(match members {
             Members {
                 id: Some(id),

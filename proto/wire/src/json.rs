@@ -62,12 +62,12 @@ pub enum JsonError {
     Invalid(#[from] serde_json::Error),
 }
 
-/// Checks a document against `bounds`, duplicate keys and trailing data.
+/// Checks a document against `bounds`, duplicate keys and trailing data, and gives it as text.
 ///
 /// # Errors
 ///
 /// Says which bound or rule the document breaks.
-pub fn check(document: &[u8], bounds: Bounds) -> Result<(), JsonError> {
+pub fn check(document: &[u8], bounds: Bounds) -> Result<&str, JsonError> {
     if document.len() > bounds.len {
         return Err(JsonError::TooLong {
             got: document.len(),
@@ -79,12 +79,14 @@ pub fn check(document: &[u8], bounds: Bounds) -> Result<(), JsonError> {
         values: Cell::new(0),
         broken: Cell::new(None),
     };
-    let mut deserializer = serde_json::Deserializer::from_slice(document);
+    // Once for the whole document, not for each of its strings.
+    let text = std::str::from_utf8(document).map_err(serde_json::Error::custom)?;
+    let mut deserializer = serde_json::Deserializer::from_str(text);
     let result = Node { walk: &walk, depth: 0 }
         .deserialize(&mut deserializer)
         .and_then(|()| deserializer.end());
     match (result, walk.broken.get()) {
-        (Ok(()), _) => Ok(()),
+        (Ok(()), _) => Ok(text),
         (Err(_), Some(Broken::Depth)) => Err(JsonError::TooDeep(bounds.depth)),
         (Err(_), Some(Broken::Values)) => Err(JsonError::TooManyValues(bounds.values)),
         (Err(error), None) => Err(JsonError::Invalid(error)),
@@ -97,8 +99,7 @@ pub fn check(document: &[u8], bounds: Bounds) -> Result<(), JsonError> {
 ///
 /// Says which bound or rule the document breaks, or why it does not fit the type.
 pub fn decode<T: DeserializeOwned>(document: &[u8], bounds: Bounds) -> Result<T, JsonError> {
-    check(document, bounds)?;
-    Ok(serde_json::from_slice(document)?)
+    Ok(serde_json::from_str(check(document, bounds)?)?)
 }
 
 #[derive(Clone, Copy)]
@@ -221,7 +222,7 @@ mod tests {
     use super::*;
 
     fn rpc(document: &str) -> Result<(), JsonError> {
-        check(document.as_bytes(), Bounds::RPC)
+        check(document.as_bytes(), Bounds::RPC).map(drop)
     }
 
     #[test]
@@ -245,6 +246,14 @@ mod tests {
         ] {
             assert!(matches!(rpc(document), Err(JsonError::Invalid(_))), "{document}");
         }
+    }
+
+    #[test]
+    fn refuses_what_is_no_text_anywhere() {
+        for document in [&b"\xff"[..], b"{\"a\":\"\xc3\"}", b"{\"\x80\":1}", b"[1] \xe2\x82"] {
+            assert!(matches!(check(document, Bounds::RPC), Err(JsonError::Invalid(_))));
+        }
+        assert_eq!(check("\"\u{20ac}\"".as_bytes(), Bounds::RPC).unwrap(), "\"\u{20ac}\"");
     }
 
     #[test]

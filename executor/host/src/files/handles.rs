@@ -181,7 +181,13 @@ impl Handles {
         check_id(id)?;
         match self.forget(id) {
             Some(Slot::Open(open)) if matches!(open.file, OpenFile::Replacing(_)) => {
-                self.files.run(move |_| open.commit()).await
+                // Nobody need wait until the old content is given back.
+                let committing = self.files.run_leaving(move |_| {
+                    let old = open.commit();
+                    drop(open);
+                    Ok(((), old?))
+                });
+                committing.await
             }
             _ => Ok(()),
         }
@@ -271,14 +277,15 @@ impl Open {
         }
     }
 
-    fn commit(&self) -> Result<(), FileError> {
+    /// Replaces the file, and gives the old one.
+    fn commit(&self) -> Result<Option<File>, FileError> {
         let OpenFile::Replacing(staged) = &self.file else {
-            return Ok(());
+            return Ok(None);
         };
         let staged = staged.lock().unwrap_or_else(PoisonError::into_inner).take();
         match staged {
             Some(staged) => Ok(staged.commit()?),
-            None => Ok(()),
+            None => Ok(None),
         }
     }
 }

@@ -22,7 +22,7 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use rustix::fs::PROC_SUPER_MAGIC;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 
 use crate::sandbox::{self, Jail};
 
@@ -301,16 +301,30 @@ impl Files {
         &self,
         call: impl FnOnce(&Stop) -> Result<T, FileError> + Send + 'static,
     ) -> Result<T, FileError> {
+        self.run_leaving(|stop| Ok((call(stop)?, ()))).await
+    }
+
+    /// As [`Self::run`], for a call that leaves something whose drop takes its time: it is dropped behind the answer, and the call
+    /// counts among those that run until then.
+    pub(crate) async fn run_leaving<T: Send + 'static, L>(
+        &self,
+        call: impl FnOnce(&Stop) -> Result<(T, L), FileError> + Send + 'static,
+    ) -> Result<T, FileError> {
         let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await else {
             return Err(FileError::stopped());
         };
         let stop = Stop::default();
         let guard = StopOnDrop(stop.clone());
-        let result = tokio::task::spawn_blocking(move || {
+        let (answer, answered) = oneshot::channel();
+        tokio::task::spawn_blocking(move || {
             let _permit = permit;
-            call(&stop)
-        })
-        .await;
+            let called = call(&stop);
+            let (result, _left) =
+                called.map_or_else(|error| (Err(error), None), |(value, left)| (Ok(value), Some(left)));
+            // A caller that is gone need not know.
+            let _ = answer.send(result);
+        });
+        let result = answered.await;
         drop(guard);
         result.unwrap_or_else(|_panicked| Err(FileError::stopped()))
     }
@@ -429,6 +443,24 @@ mod tests {
         call.abort();
         let stopped = tokio::task::spawn_blocking(move || ends.recv_timeout(2 * PATIENCE).unwrap());
         assert!(stopped.await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn what_a_call_leaves_is_dropped_behind_its_answer_and_counts_until_then() {
+        struct Left(mpsc::Receiver<()>);
+        impl Drop for Left {
+            fn drop(&mut self) {
+                let _ended = self.0.recv_timeout(PATIENCE);
+            }
+        }
+        let files = Files::default();
+        let (go, gone) = mpsc::channel();
+        let answer = files.run_leaving(move |_| Ok((7, Left(gone)))).await;
+        assert_eq!(answer.unwrap(), 7);
+        assert_eq!(files.permits.available_permits(), MAX_CONCURRENT - 1);
+        drop(go);
+        let all = files.permits.acquire_many(u32::try_from(MAX_CONCURRENT).unwrap());
+        drop(tokio::time::timeout(PATIENCE, all).await.unwrap().unwrap());
     }
 
     #[tokio::test]

@@ -92,10 +92,11 @@ impl Staged {
         }
     }
 
-    /// Takes the place.
-    pub(super) fn commit(self) -> io::Result<()> {
+    /// Takes the place, and gives the file that had it. To drop that one takes a while if it was large: its content is given
+    /// back to the file system.
+    pub(super) fn commit(self) -> io::Result<Option<File>> {
         match self {
-            Self::InPlace(_) => Ok(()),
+            Self::InPlace(_) => Ok(None),
             Self::Aside(aside) => aside.commit(),
         }
     }
@@ -192,7 +193,7 @@ fn remove(directory: &OwnedFd, name: Option<&OsStr>) {
 }
 
 impl Aside {
-    fn commit(mut self) -> io::Result<()> {
+    fn commit(mut self) -> io::Result<Option<File>> {
         let renamed = self.give_name().and_then(|()| match &self.temporary {
             Some(name) => Ok(renameat(&self.directory, name, &self.directory, &self.name)?),
             None => Ok(()),
@@ -200,10 +201,10 @@ impl Aside {
         match (renamed, &self.old) {
             (Ok(()), _) => {
                 self.temporary = None;
-                Ok(())
+                Ok(self.old.take())
             }
             // What is mounted at the place cannot be moved away, and the directory may take no new files any more.
-            (Err(error), Some(old)) if is_in_the_way(&error) => copy(&self.file, old),
+            (Err(error), Some(old)) if is_in_the_way(&error) => copy(&self.file, old).map(|()| None),
             (Err(error), _) => Err(error),
         }
     }

@@ -153,3 +153,94 @@ fn parameters_share_the_memory_of_their_message() {
     assert_eq!((&shared[..], shared.as_ptr()), (&b"text"[..], part.as_ptr()));
     assert_eq!(&params.share("other")[..], b"other");
 }
+
+/// Documents around a text that is long enough to be passed by.
+fn around(long: &str) -> Vec<String> {
+    [
+        r#"{"id":1,"method":"m","params":{"data":"L"}}"#,
+        r#" {"params" : { "a":"\"\\" , "data" : "L" , "z":[1,"b"]} , "method":"m","id":"x", "trace":{} } "#,
+        r#"{"method":"m","params":["x",{"y":"L"}]}"#,
+        r#"{"method":"m","params":"L"}"#,
+        r#"{"id":1,"method":"m","params":{"data":"L","other":"L"}}"#,
+        r#"{"id":1,"method":"m","params":{"L":"L"}}"#,
+        r#"{"id":1,"method":"m","params":{"data":"LL"},"more":"L"}"#,
+        r#"{"id":1,"method":"m","more":"L","params":{"data":"L"}}"#,
+        r#"{"id":"L","method":"m","params":{}}"#,
+        r#"{"id":1,"method":"L","params":null}"#,
+        r#"{"id":1,"result":"L"}"#,
+        r#"{"id":1,"error":{"code":1,"message":"L"}}"#,
+        r#"{"id":1,"method":"m","params":{"data":"L","data":1}}"#,
+        r#"{"id":1,"method":"m","params":{"data":"L","":1,"":2}}"#,
+        r#"{"id":1,"method":"m","params":{"data":"L"}"#,
+        r#"{"id":1,"method":"m","params":{"data":"L"}} x"#,
+        r#"{"id":1,"method":"m","params":{"data":"L"},}"#,
+        r#"{"id":1,"method":"m","params":{\"data":"L"}}"#,
+        r#"{"id":1,"method":"m","params":{"data" "L"}}"#,
+        r#""L""#,
+    ]
+    .map(|document| document.replace('L', long))
+    .into()
+}
+
+#[test]
+fn what_is_passed_by_changes_nothing() {
+    let shown = |decoded: Result<Message, EnvelopeError>| match decoded {
+        Ok(message) => format!("{message:?}"),
+        Err(error) => error.to_string(),
+    };
+    for long in ["A".repeat(long_text::LONG), "A\\n".repeat(long_text::LONG)] {
+        for document in around(&long) {
+            let plain = Message::decode_document(document.as_bytes(), |params| {
+                Some(Params::new(Bytes::copy_from_slice(params.as_bytes())))
+            });
+            let shared = Message::decode_shared(&document.clone().into());
+            let brief = document.replace(&long, "L");
+            assert!(shown(plain) == shown(shared), "{brief}");
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Long<'a> {
+    #[serde(borrow)]
+    data: Cow<'a, str>,
+    #[serde(default)]
+    a: String,
+}
+
+#[test]
+fn a_long_member_is_passed_by_and_shares_the_memory_of_its_message() {
+    let long = "A".repeat(long_text::LONG);
+    let mut passed = 0;
+    for document in around(&long) {
+        let message: Bytes = document.into();
+        let Ok(Message::Request(request)) = Message::decode_shared(&message) else {
+            continue;
+        };
+        let params = request.params.as_ref();
+        let Ok(decoded) = decode_params_around(params, |long: &Long<'_>| &long.data) else {
+            continue;
+        };
+        passed += usize::from(decoded.data.is_empty());
+        let data = params.unwrap().share(&decoded.data);
+        assert!(data.iter().all(|byte| *byte == b'A') && data.len() >= long.len());
+        let whole = message.as_ptr_range();
+        assert!(whole.start <= data.as_ptr() && data.as_ptr_range().end <= whole.end);
+        assert!(decoded.a.is_empty() || decoded.a == "\"\\");
+    }
+    assert_eq!(passed, 4);
+}
+
+#[test]
+fn a_long_member_that_is_not_the_expected_one_is_there() {
+    let long = "A".repeat(long_text::LONG);
+    let message: Bytes = format!(r#"{{"id":1,"method":"m","params":{{"a":"{long}","data":""}}}}"#).into();
+    let Ok(Message::Request(request)) = Message::decode_shared(&message) else {
+        panic!("a request")
+    };
+    let params = request.params.as_ref();
+    let decoded = decode_params_around(params, |long: &Long<'_>| &long.data).unwrap();
+    assert_eq!((&*decoded.data, &*decoded.a), ("", &*long));
+    assert_eq!(params.unwrap().share(&decoded.data), "");
+    assert!(decode_params_around(None, |long: &Long<'_>| &long.data).is_err());
+}

@@ -44,6 +44,11 @@ mod session;
 pub mod stdin;
 pub mod watch;
 
+/// The examples of the README compile.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub use client::Harness;
 pub use connect::ProgramError;
 pub use endpoint::Endpoint;

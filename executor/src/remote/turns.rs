@@ -181,3 +181,6 @@ impl<W: Way> Life<W> {
         Ok(next)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -174,34 +174,41 @@ async fn errors_keep_their_codes() {
     }
 }
 
-#[tokio::test]
-async fn nothing_is_changed_where_it_is_not_allowed() {
-    let mut desk = Desk::new().await;
-    let sandbox = desk.workspace_write();
+/// Lays out what calls try to change, and gives the places, outside of what the sandbox lets be written, where they try.
+fn lay_out(desk: &Desk) -> [String; 5] {
     std::fs::write(desk.world.outside.join("victim"), "victim").expect("written");
     std::fs::create_dir_all(desk.world.inside.join(".git/hooks")).expect("made");
     std::os::unix::fs::symlink(&desk.world.outside, desk.world.inside.join("link")).expect("linked");
     std::fs::hard_link(desk.world.outside.join("victim"), desk.world.inside.join("hard")).expect("linked");
-    let far = [
+    [
         desk.outside("x"),
         desk.inside("link/x"),
         desk.inside("../outside/x"),
         desk.inside(".git/hooks/x"),
-        desk.inside(".agents/x"),
         format!("file:///proc/self/root{}/x", desk.world.outside.display()),
-    ];
-    let attempts = |path: &str| {
-        [
-            ("fs/writeFile", json!({"path": path, "dataBase64": ""})),
-            ("fs/createDirectory", json!({"path": path})),
-            (
-                "fs/copy",
-                json!({"sourcePath": desk.inside("hard"), "destinationPath": path, "recursive": false}),
-            ),
-            ("fs/open", json!({"handleId": "h", "path": path, "mode": "replace"})),
-        ]
-    };
-    let calls: Vec<_> = far.iter().flat_map(|path| attempts(path)).collect();
+    ]
+}
+
+/// Every call that makes something at a path.
+fn makers(desk: &Desk, path: &str) -> [(&'static str, Value); 4] {
+    [
+        ("fs/writeFile", json!({"path": path, "dataBase64": ""})),
+        ("fs/createDirectory", json!({"path": path})),
+        (
+            "fs/copy",
+            json!({"sourcePath": desk.inside("hard"), "destinationPath": path, "recursive": false}),
+        ),
+        ("fs/open", json!({"handleId": "h", "path": path, "mode": "replace"})),
+    ]
+}
+
+#[tokio::test]
+async fn nothing_is_changed_where_it_is_not_allowed() {
+    let mut desk = Desk::new().await;
+    let sandbox = desk.workspace_write();
+    let mut places = Vec::from(lay_out(&desk));
+    places.push(desk.inside(".agents/x"));
+    let calls: Vec<_> = places.iter().flat_map(|path| makers(&desk, path)).collect();
     for (method, params) in calls {
         let refused = desk.call(method, &sandbox, params.clone()).await;
         assert!(
@@ -223,24 +230,33 @@ async fn nothing_is_changed_where_it_is_not_allowed() {
     assert!(names(&desk.world.inside.join(".git/hooks")).is_empty());
 }
 
+/// Otherwise that they fail in one would prove nothing.
 #[tokio::test]
 async fn the_same_calls_do_their_work_without_a_sandbox() {
     let mut desk = Desk::new().await;
-    std::fs::create_dir_all(desk.world.inside.join(".git/hooks")).expect("made");
-    std::os::unix::fs::symlink(&desk.world.outside, desk.world.inside.join("link")).expect("linked");
-    for path in [
-        desk.outside("a"),
-        desk.inside("link/b"),
-        desk.inside("../outside/c"),
-        desk.inside(".git/hooks/d"),
-        format!("file:///proc/self/root{}/e", desk.world.outside.display()),
-    ] {
-        let written = desk
-            .call("fs/writeFile", &Value::Null, json!({"path": path, "dataBase64": ""}))
-            .await;
-        assert_eq!(written, Ok(json!({})), "{path}");
+    for path in lay_out(&desk) {
+        for (method, params) in makers(&desk, &path) {
+            let done = desk.call(method, &Value::Null, params).await;
+            assert!(done.is_ok(), "{method} {path}: {done:?}");
+            let closed = desk.call("fs/close", &Value::Null, json!({"handleId": "h"})).await;
+            assert!(closed.is_ok(), "{closed:?}");
+            let removed = desk
+                .call("fs/remove", &Value::Null, json!({"path": path, "force": false}))
+                .await;
+            assert!(removed.is_ok(), "{method} made nothing at {path}: {removed:?}");
+        }
     }
-    assert_eq!(names(&desk.world.outside), ["a", "b", "c", "e"]);
+    for path in [
+        desk.inside("link/victim"),
+        desk.inside(".git/hooks"),
+        desk.inside(".git"),
+    ] {
+        let removed = desk
+            .call("fs/remove", &Value::Null, json!({"path": path, "force": false}))
+            .await;
+        assert!(removed.is_ok(), "{path}: {removed:?}");
+    }
+    assert!(names(&desk.world.outside).is_empty());
 }
 
 #[tokio::test]

@@ -170,6 +170,11 @@ impl Cloud {
         self.shared.script().upgrades.extend(answers);
     }
 
+    /// Upgrades succeed again.
+    pub fn forget_upgrades(&self) {
+        self.shared.script().upgrades.clear();
+    }
+
     /// Whose signatures are taken from now on.
     pub fn set_account(&self, account: Account) {
         self.shared.script().account = account;

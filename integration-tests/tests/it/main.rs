@@ -7,6 +7,7 @@ mod check;
 mod conformance;
 mod environments;
 mod gateway;
+mod intranet;
 mod late;
 mod limits;
 mod managed_network;
@@ -37,6 +38,7 @@ fn main() -> std::process::ExitCode {
         bad_input::cases(),
         limits::cases(),
         memory::cases(),
+        intranet::cases(),
         nat::cases(),
         proxied::cases(),
         asleep::cases(),

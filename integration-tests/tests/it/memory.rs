@@ -18,7 +18,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::runner::{Case, When};
 
 /// What an operation may cost above idle.
-const ALLOWED: u64 = 64 << 20;
+pub(crate) const ALLOWED: u64 = 64 << 20;
 const BLOCK: usize = 1 << 20;
 /// The body of a request is part of its message, so that much is sent in many of them.
 const UPLOAD: usize = 4 << 20;
@@ -47,14 +47,14 @@ async fn play(cx: Context, length: usize) -> Result<()> {
     let path = PathUri::from_path(&site.workspace.join("file"))?;
     let executor = site.executor.as_ref().context("the executor runs")?;
     let idle = executor.resident()?;
-    let web = Web::start(length).await?;
+    let web = Web::start(TcpListener::bind("127.0.0.1:0").await?, length)?;
 
     let written = peak(executor, idle, write(&harness, &path, length)).await?;
     let size = std::fs::metadata(site.content.join("file"))?.len();
     ensure!(size == length as u64, "{size} bytes were written");
     let read = peak(executor, idle, read(&harness, &path, length)).await?;
-    let received = peak(executor, idle, receive(&harness, &web.url, length)).await?;
-    let sent = peak(executor, idle, send(&harness, &web.url, length)).await?;
+    let received = peak(executor, idle, receive(&harness, &web.url(""), length)).await?;
+    let sent = peak(executor, idle, send(&harness, &web.url(""), length)).await?;
     let costs = [
         ("writing blocks", written),
         ("reading blocks", read),
@@ -69,7 +69,7 @@ async fn play(cx: Context, length: usize) -> Result<()> {
 }
 
 #[expect(clippy::print_stdout, reason = "figures for whoever runs the case by hand")]
-fn report(length: usize, idle: u64, costs: &[(&str, u64)]) {
+pub(crate) fn report(length: usize, idle: u64, costs: &[(&str, u64)]) {
     println!("{} MiB, idle at {} MiB:", length >> 20, idle >> 20);
     for (what, cost) in costs {
         println!("  {what}: {} MiB above idle", cost >> 20);
@@ -77,7 +77,7 @@ fn report(length: usize, idle: u64, costs: &[(&str, u64)]) {
 }
 
 /// How much more memory than `idle` a program has at its peak while something runs, in bytes.
-async fn peak(program: &Program, idle: u64, run: impl Future<Output = Result<()>>) -> Result<u64> {
+pub(crate) async fn peak(program: &Program, idle: u64, run: impl Future<Output = Result<()>>) -> Result<u64> {
     let process = format!("/proc/{}", program.id());
     // Sets the peak to what is resident now.
     std::fs::write(Path::new(&process).join("clear_refs"), "5").context("clear_refs")?;
@@ -117,7 +117,8 @@ async fn read(harness: &Harness, path: &PathUri, length: usize) -> Result<()> {
     Ok(file.close().await?)
 }
 
-async fn receive(harness: &Harness, url: &str, length: usize) -> Result<()> {
+/// Takes a body of this length as a stream, and looks at every byte.
+pub(crate) async fn receive(harness: &Harness, url: &str, length: usize) -> Result<()> {
     let mut response = harness.http_stream(HttpRequest::new("GET", url)).await?;
     let mut got = 0;
     while let Some(bytes) = response.next().await? {
@@ -129,7 +130,8 @@ async fn receive(harness: &Harness, url: &str, length: usize) -> Result<()> {
     Ok(())
 }
 
-async fn send(harness: &Harness, url: &str, length: usize) -> Result<()> {
+/// Sends bodies of this length together.
+pub(crate) async fn send(harness: &Harness, url: &str, length: usize) -> Result<()> {
     for _ in (0..length).step_by(UPLOAD) {
         let mut request = HttpRequest::new("POST", url);
         request.body = Some(Bytes::from(vec![7; UPLOAD]));
@@ -139,15 +141,16 @@ async fn send(harness: &Harness, url: &str, length: usize) -> Result<()> {
     Ok(())
 }
 
-/// Answers GET with a body, and POST with the length of what it got. It holds neither.
-struct Web {
+/// Answers GET with a body, and POST with the length of what it got. It holds neither. `/moved` leads to `/`, and `/silent` is
+/// never answered.
+pub(crate) struct Web {
     url: String,
     _task: AbortOnDropHandle<()>,
 }
 
 impl Web {
-    async fn start(length: usize) -> Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
+    /// Serves bodies of this length.
+    pub(crate) fn start(listener: TcpListener, length: usize) -> Result<Self> {
         let url = format!("http://{}/", listener.local_addr()?);
         let task = tokio::spawn(async move {
             while let Ok((socket, _)) = listener.accept().await {
@@ -160,6 +163,11 @@ impl Web {
             _task: AbortOnDropHandle::new(task),
         })
     }
+
+    /// The URL of a path, which has no `/` before it.
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.url)
+    }
 }
 
 async fn answer(mut socket: TcpStream, length: usize) -> Result<()> {
@@ -171,6 +179,16 @@ async fn answer(mut socket: TcpStream, length: usize) -> Result<()> {
         ensure!(socket.read_buf(&mut bytes).await? > 0, "no request");
     };
     let head = |length: usize| format!("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n");
+    if bytes.starts_with(b"GET /moved ") {
+        let moved = b"HTTP/1.1 302 Found\r\nConnection: close\r\nContent-Length: 0\r\nLocation: /\r\n\r\n";
+        socket.write_all(moved).await?;
+        return Ok(());
+    }
+    if bytes.starts_with(b"GET /silent ") {
+        let left = socket.read(&mut [0; 1]).await?;
+        ensure!(left == 0, "nothing more was to come");
+        return Ok(());
+    }
     if bytes.starts_with(b"GET") {
         socket.write_all(head(length).as_bytes()).await?;
         for offset in (0..length).step_by(BLOCK) {

@@ -36,6 +36,7 @@ pub(crate) fn cases() -> Vec<Case> {
             When::Always,
             identity::logs_hold_no_secret,
         ),
+        Case::new("signed::gone_for_good", When::Full, statuses::gone_for_good),
     ];
     for end in [End::Ours, STOCK] {
         let name = |what: &str| format!("signed::{}::{what}", end.name());

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use rendezvous_integration_tests::Context;
-use rendezvous_integration_tests::cloud::{Answer, Cloud, Seen};
+use rendezvous_integration_tests::cloud::{Answer, Cloud, PLACE, Seen};
 use rendezvous_integration_tests::executor::End;
+use rendezvous_integration_tests::{Context, wait};
+use serde_json::json;
 use tokio::time::Instant;
 
-use super::{account, expect_seen, gives_up, keyed, start};
+use super::{account, expect_seen, gives_up, keyed, serving, start};
 
 /// What an executor does after a refused upgrade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,4 +98,44 @@ pub(crate) async fn registrations(cx: Context, end: End) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Least time that a place is dialled in vain before another one is asked for.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Our executor dials a place that is gone for a while, then asks for another one, and serves there.
+pub(crate) async fn gone_for_good(cx: Context) -> Result<()> {
+    let mut cloud = Cloud::start(account()).await?;
+    let executor = serving(&cx, End::Ours, &mut cloud).await?;
+    let moved = format!("{}{PLACE}", cloud.client_url().trim_end_matches("/client")).replace("127.0.0.1", "localhost");
+    cloud.answer_registers([Answer::registered(json!({"registration_id": "reg-2", "url": moved}))]);
+    cloud.answer_upgrades(std::iter::repeat_n(Answer::status(503), 1000));
+
+    cloud.cut();
+    expect_seen!(cloud, Seen::Gone(_) => ());
+    let lost = Instant::now();
+    let mut dials = 0;
+    loop {
+        match cloud.next().await? {
+            Seen::Upgrade(arrival) if arrival.status == 503 => dials += 1,
+            Seen::Register(arrival) if arrival.status == 200 => break,
+            other => anyhow::bail!("{other:?}"),
+        }
+    }
+    ensure!(dials >= 4, "{dials} dials");
+    ensure!(lost.elapsed() >= PATIENCE, "given up after {:?}", lost.elapsed());
+    cloud.forget_upgrades();
+    loop {
+        match cloud.next().await? {
+            // One may have been answered before.
+            Seen::Upgrade(arrival) if arrival.status == 503 => {}
+            Seen::Upgrade(arrival) if arrival.status == 101 => {
+                let host = arrival.request.headers.get("host").map(String::as_str);
+                ensure!(host.is_some_and(|host| host.starts_with("localhost:")), "{arrival:?}");
+                break;
+            }
+            other => anyhow::bail!("{other:?}"),
+        }
+    }
+    executor.stdout().contains("registration=reg-2", wait::SOON).await
 }

@@ -3,6 +3,7 @@
 mod direct;
 mod forward;
 mod gateway;
+mod keeping;
 mod listen;
 mod remote;
 
@@ -31,6 +32,7 @@ use tokio_util::sync::CancellationToken;
 use direct::DirectArgs;
 use forward::ForwardArgs;
 use gateway::GatewayArgs;
+use keeping::KeepingArgs;
 use listen::ListenArgs;
 use remote::RemoteArgs;
 
@@ -66,6 +68,8 @@ struct Cli {
     listen: ListenArgs,
     #[command(flatten)]
     serving: ServingArgs,
+    #[command(flatten)]
+    keeping: KeepingArgs,
     #[command(flatten)]
     admin: AdminArgs,
     #[command(flatten)]
@@ -162,6 +166,7 @@ pub(crate) fn run() -> Result<(), Stop> {
         concurrent_requests: cli.serving.concurrent_requests,
         budget: Arc::new(budget),
         authorities,
+        detached: mode.outlives_streams().then(|| cli.keeping.rules()).flatten(),
         ..Config::default()
     };
     let served = runtime.block_on(serve(mode, config, cli.serving, cli.admin));
@@ -191,6 +196,13 @@ enum Mode {
     Direct(RemoteArgs, aws::Options),
     Forward(Box<ForwardArgs>, Secret),
     Gateway(Box<GatewayArgs>),
+}
+
+impl Mode {
+    /// Whether sessions can be kept without a stream. Over stdin there is one stream, and nothing after it.
+    fn outlives_streams(&self) -> bool {
+        !matches!(self, Self::Listen(_, ListenUrl::Stdio))
+    }
 }
 
 /// Stdin can serve one purpose only.

@@ -9,6 +9,7 @@ pub(crate) mod http;
 mod network;
 mod process;
 mod sandbox;
+mod session;
 mod snapshot;
 
 use bytes::Bytes;
@@ -98,7 +99,7 @@ pub(crate) async fn call<S: Sink>(connection: &Connection<S>, request: &Request)
     use method::capability::Discover;
     use method::config::ReadConfig;
     use method::http::HttpRequest;
-    use method::{environment as env, fs as files, process as exec};
+    use method::{environment as env, fs as files, process as exec, session as kept};
     match request.method.as_str() {
         env::Info::NAME => environment::info(connection, request),
         env::Status::NAME => environment::status(connection, request),
@@ -108,7 +109,12 @@ pub(crate) async fn call<S: Sink>(connection: &Connection<S>, request: &Request)
         exec::SignalProcess::NAME => process::signal(connection, request),
         exec::Terminate::NAME => process::terminate(connection, request),
         exec::CloseStdin::NAME if connection.has_process_control() => process::close_stdin(connection, request),
+        exec::List::NAME if connection.has_process_control() => process::list(connection, request),
         exec::Resize::NAME if connection.has_process_control() => process::resize(connection, request),
+        kept::Retain::NAME if connection.has_detached_sessions() => session::retain(connection, request).await,
+        kept::List::NAME if connection.has_detached_sessions() => session::list(connection, request),
+        kept::Signal::NAME if connection.has_detached_sessions() => session::signal(connection, request),
+        kept::End::NAME if connection.has_detached_sessions() => session::end(connection, request),
         Discover::NAME => capability::discover(connection, request).await,
         ReadConfig::NAME => config::read(connection, request).await,
         HttpRequest::NAME => http::request(connection, request).await,

@@ -32,7 +32,7 @@ pub(crate) use self::connection::Connection;
 pub(crate) use self::push::stream_name;
 use crate::methods::{environment, http};
 use crate::session::Sessions;
-pub use crate::session::{MAX_SESSIONS, MAX_SESSIONS_PER_HARNESS};
+pub use crate::session::{DetachedSessions, MAX_SESSIONS, MAX_SESSIONS_PER_HARNESS};
 
 /// Memory that unfinished messages and early records of all streams may occupy together.
 pub const UNFINISHED_MEMORY: usize = 256 * 1024 * 1024;
@@ -91,6 +91,8 @@ pub struct Config {
     pub max_sessions: usize,
     /// Of them, those that one harness key may have opened.
     pub max_sessions_per_harness: usize,
+    /// What sessions may be kept for longer than `session_retention`; none: no session.
+    pub detached: Option<DetachedSessions>,
     /// Bounds the processes of all sessions together.
     pub budget: Arc<Budget>,
     /// Makes the sandboxes that requests ask for.
@@ -111,6 +113,7 @@ impl Default for Config {
             session_retention: SESSION_RETENTION,
             max_sessions: MAX_SESSIONS,
             max_sessions_per_harness: MAX_SESSIONS_PER_HARNESS,
+            detached: None,
             budget: Arc::default(),
             sandbox: Sandbox::default(),
             concurrent_requests: NonZeroUsize::MIN,

@@ -1,6 +1,7 @@
 //! Sessions: the processes of one client, which outlive its stream.
 
 mod holder;
+mod kept;
 pub(crate) mod policy;
 
 use std::collections::HashMap;
@@ -15,9 +16,12 @@ use rendezvous_wire::key::KeyDigest;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
+use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
 
 pub(crate) use self::holder::Holder;
+pub use self::kept::DetachedSessions;
+use self::kept::Kept;
 use self::policy::Desk;
 use crate::server::Config;
 
@@ -51,6 +55,7 @@ pub(crate) struct Session {
     outlet: Outlet,
     desk: Arc<Desk>,
     proxy_slots: Slots,
+    opened: Instant,
     state: Mutex<State>,
 }
 
@@ -59,8 +64,28 @@ struct State {
     /// Grows with every attachment, so that late news of an old one cannot disturb a new one.
     instance: u64,
     detached_at: Option<Instant>,
-    /// Who is attached, if it would give way to another stream of the same harness.
+    /// The stream that holds it, if one does.
     holder: Option<Holder>,
+    /// Whether that one gives way to another stream of the same harness.
+    gives_way: bool,
+    /// Ends it when nobody comes back.
+    expiry: Option<AbortOnDropHandle<()>>,
+    kept: Option<Kept>,
+}
+
+/// A stream that wants a session.
+#[derive(Debug)]
+pub(crate) struct Arrival<'a> {
+    /// Its hold on what it gets.
+    pub(crate) holder: Holder,
+    /// The session to resume; none: a new one.
+    pub(crate) resume: Option<&'a str>,
+    /// Whether to take it from another stream.
+    pub(crate) takes_over: bool,
+    /// Takes events of processes.
+    pub(crate) listener: mpsc::Sender<Event>,
+    /// Takes messages of the session's own.
+    pub(crate) messages: mpsc::Sender<Bytes>,
 }
 
 impl Session {
@@ -91,8 +116,28 @@ impl Session {
     }
 
     /// When it was detached, if it is.
-    fn detached_at(&self) -> Option<Instant> {
+    pub(crate) fn detached_at(&self) -> Option<Instant> {
         self.state().detached_at
+    }
+
+    pub(crate) fn opened(&self) -> Instant {
+        self.opened
+    }
+
+    /// Ends the stream that holds it, and what waits for its expiry.
+    fn let_go(&self) {
+        let mut state = self.state();
+        state.let_go();
+        state.expiry = None;
+    }
+}
+
+impl State {
+    /// Ends the stream that holds it.
+    fn let_go(&self) {
+        if let Some(present) = &self.holder {
+            present.let_go();
+        }
     }
 }
 
@@ -108,49 +153,58 @@ impl Sessions {
         &self.config
     }
 
-    /// Opens a session for `holder`, or resumes a detached one, and sends its events to `listener` and other messages of its
-    /// own to `messages` from now on.
+    /// Opens a session, or resumes one.
     ///
-    /// A session that another stream of the same harness holds is still refused, but one that would outlive its connection
-    /// gives way: its harness would not ask if it had not given it up, and finds the session detached when it asks again.
-    pub(crate) fn attach(
-        self: &Arc<Self>,
-        holder: Holder,
-        resume: Option<&str>,
-        listener: mpsc::Sender<Event>,
-        messages: mpsc::Sender<Bytes>,
-    ) -> Result<Attachment, RpcError> {
+    /// A session that another stream of the same harness holds is refused unless it is taken over, but one that would outlive
+    /// its connection gives way: its harness would not ask if it had not given it up, and finds the session detached when it
+    /// asks again.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such session, or another stream holds it, or there are too many.
+    pub(crate) fn attach(self: &Arc<Self>, arrival: Arrival<'_>) -> Result<Attachment, RpcError> {
+        let harness = arrival.holder.harness();
         let mut table = self.table();
         if table.is_shut {
             return Err(RpcError::internal("the executor is stopping"));
         }
-        let session = match resume {
-            Some(id) => table
-                .sessions
-                .get(id)
-                .cloned()
-                .ok_or_else(|| RpcError::invalid_request(format!("unknown session id {id}")))?,
-            None => table.open(&self.config, holder.harness())?,
+        let session = match arrival.resume {
+            Some(id) => {
+                let found = table.sessions.get(id).cloned();
+                found
+                    .filter(|session| session.admits(harness))
+                    .ok_or_else(|| unknown(id))?
+            }
+            None => table.open(&self.config, harness)?,
         };
         let instance = {
             let mut state = session.state();
             if state.detached_at.take().is_none() {
-                if let Some(present) = &state.holder {
-                    present.give_way_to(&holder);
+                if !arrival.takes_over {
+                    if state.gives_way
+                        && let Some(present) = &state.holder
+                    {
+                        present.give_way_to(&arrival.holder);
+                    }
+                    return Err(RpcError::session_attached(&session.id));
                 }
-                return Err(RpcError::session_attached(&session.id));
+                state.let_go();
             }
-            state.holder = None;
             state.instance += 1;
+            state.holder = Some(arrival.holder);
+            state.gives_way = false;
+            state.expiry = None;
+            session.outlet.attach(arrival.listener);
+            session.desk.attach(arrival.messages);
             state.instance
         };
-        session.outlet.attach(listener);
-        session.desk.attach(messages);
+        if session.is_kept() {
+            session.processes.look_again();
+        }
         Ok(Attachment {
             sessions: Arc::downgrade(self),
             session,
             instance,
-            holder,
             lost_since: OnceLock::new(),
         })
     }
@@ -212,22 +266,27 @@ impl Table {
             outlet,
             desk: Arc::default(),
             proxy_slots: config.proxy_slots.session(),
+            opened: Instant::now(),
             state: Mutex::new(State {
                 instance: 0,
                 detached_at: Some(Instant::now()),
                 holder: None,
+                gives_way: false,
+                expiry: None,
+                kept: None,
             }),
         });
         self.sessions.insert(id, Arc::clone(&session));
         Ok(session)
     }
 
-    /// Gives up the session that has been detached for longest among those of a kind in which nothing runs.
+    /// Gives up the session that has been detached for longest among those of a kind in which nothing runs and that nobody
+    /// wants to be kept.
     fn evict(&mut self, is_of_kind: impl Fn(&Session) -> bool) -> bool {
         let oldest = self
             .sessions
             .values()
-            .filter(|session| is_of_kind(session) && session.processes.running() == 0)
+            .filter(|session| is_of_kind(session) && session.processes.running() == 0 && !session.is_kept())
             .filter_map(|session| Some((session.detached_at()?, session.id.clone())))
             .min();
         oldest.is_some_and(|(_, id)| self.sessions.remove(&id).is_some())
@@ -240,7 +299,6 @@ pub(crate) struct Attachment {
     sessions: Weak<Sessions>,
     session: Arc<Session>,
     instance: u64,
-    holder: Holder,
     /// When its client was gone, if the stream outlived that.
     lost_since: OnceLock<Instant>,
 }
@@ -250,7 +308,7 @@ impl Attachment {
     pub(crate) fn may_give_way(&self) {
         let mut state = self.session.state();
         if state.instance == self.instance {
-            state.holder = Some(self.holder.clone());
+            state.gives_way = true;
         }
     }
 
@@ -267,8 +325,7 @@ impl Attachment {
 
 impl Drop for Attachment {
     fn drop(&mut self) {
-        let session = Arc::clone(&self.session);
-        let instance = self.instance;
+        let (session, instance) = (&self.session, self.instance);
         let detached_at = self.lost_since.get().copied().unwrap_or_else(Instant::now);
         {
             let mut state = session.state();
@@ -283,15 +340,31 @@ impl Drop for Attachment {
         let Some(sessions) = self.sessions.upgrade() else {
             return;
         };
-        let retention = sessions.config.session_retention;
+        if session.is_kept() {
+            session.processes.look_again();
+        }
+        let retention = session.retention(sessions.config.session_retention);
         match Handle::try_current() {
             Ok(runtime) if !retention.is_zero() => {
-                runtime.spawn(async move {
+                let (sessions, detached) = (Weak::clone(&self.sessions), Arc::downgrade(session));
+                let expiry = runtime.spawn(async move {
                     sleep_until(detached_at + retention).await;
-                    sessions.expire(&session, instance);
+                    if let (Some(sessions), Some(session)) = (sessions.upgrade(), detached.upgrade()) {
+                        sessions.expire(&session, instance);
+                    }
                 });
+                let mut state = session.state();
+                if state.instance == instance {
+                    state.expiry = Some(AbortOnDropHandle::new(expiry));
+                } else {
+                    expiry.abort();
+                }
             }
-            _ => sessions.expire(&session, instance),
+            _ => sessions.expire(session, instance),
         }
     }
+}
+
+fn unknown(id: &str) -> RpcError {
+    RpcError::invalid_request(format!("unknown session id {id}"))
 }

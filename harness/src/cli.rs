@@ -7,8 +7,10 @@ mod logs;
 mod output;
 mod run;
 mod secret;
+mod sessions;
 mod signals;
 mod status;
+mod store;
 mod target;
 mod terminal;
 mod text;
@@ -34,6 +36,8 @@ const NOWHERE: &str = "where to connect is not configured: set CODEX_EXEC_SERVER
 const SILENCE: Duration = Duration::from_secs(1);
 /// How long a connection may be lost before that is told: what lasts shorter is no more than a stumble.
 const VISIBLE: Duration = Duration::from_secs(1);
+/// What a signal may interrupt.
+const ASKING: &str = "waiting for the executor";
 /// Longest time that the end of a session may take.
 const FAREWELL: Duration = Duration::from_millis(500);
 
@@ -144,22 +148,43 @@ impl From<HarnessError> for Failure {
     }
 }
 
-async fn dispatch(cli: Cli, sessions: &TaskTracker) -> Result<Outcome, Failure> {
+async fn dispatch(cli: Cli, tasks: &TaskTracker) -> Result<Outcome, Failure> {
     let to = &cli.connection;
     match cli.command {
-        Command::Run(args) => run::run(connect(to, None, sessions).await?, args).await,
-        Command::Shell(args) => run::shell(connect(to, None, sessions).await?, args).await,
-        Command::Info(args) => {
-            let environment = connect(to, None, sessions).await?;
-            unless_signalled("waiting for the executor", info::info(&environment, &args)).await
+        Command::Run(args) => run::run(connect(to, None, tasks).await?, args, &cli.sessions).await,
+        Command::Shell(args) => run::shell(connect(to, None, tasks).await?, args, &cli.sessions).await,
+        Command::Ps(args) => {
+            let (environment, store) = (connect(to, None, tasks).await?, cli.sessions.store()?);
+            unless_signalled(ASKING, sessions::ps::ps(&environment, &store, &args)).await
         }
-        Command::Cp(args) => copy::copy(to, &args, sessions).await,
+        Command::Attach(args) => {
+            let (environment, store) = (connect_quietly(to, None).await?, cli.sessions.store()?);
+            sessions::attach::attach(environment, &store, &args, tasks).await
+        }
+        Command::Kill(args) => {
+            let (environment, store) = (connect(to, None, tasks).await?, cli.sessions.store()?);
+            unless_signalled(ASKING, sessions::kill::kill(&environment, &store, &args)).await
+        }
+        Command::Info(args) => {
+            let environment = connect(to, None, tasks).await?;
+            unless_signalled(ASKING, info::info(&environment, &args)).await
+        }
+        Command::Cp(args) => copy::copy(to, &args, tasks).await,
     }
 }
 
 /// Connects to an environment, the one with this name if one is given, and reports on stderr whenever the connection is lost
 /// and found again. `sessions` has a task until the session has ended.
 async fn connect(connection: &Connection, name: Option<&str>, sessions: &TaskTracker) -> Result<Environment, Failure> {
+    let environment = connect_quietly(connection, name).await?;
+    if let Some(harness) = environment.harness().await? {
+        sessions.spawn(report(harness.link_state()));
+    }
+    Ok(environment)
+}
+
+/// Connects to an environment, and says so only if it takes long.
+async fn connect_quietly(connection: &Connection, name: Option<&str>) -> Result<Environment, Failure> {
     let environment = connection.environment(name)?;
     let named = name
         .or(connection.environment.as_deref())
@@ -168,9 +193,7 @@ async fn connect(connection: &Connection, name: Option<&str>, sessions: &TaskTra
         Some(url) => format!("the executor of `{named}` at {url}"),
         None => format!("the executor of `{named}`"),
     };
-    if let Some(harness) = unless_signalled("connecting", not_silently(&what, environment.harness())).await? {
-        sessions.spawn(report(harness.link_state()));
-    }
+    unless_signalled("connecting", not_silently(&what, environment.harness())).await?;
     Ok(environment)
 }
 

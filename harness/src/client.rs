@@ -7,7 +7,9 @@ use bytes::Bytes;
 use rendezvous_rpc::envelope;
 use rendezvous_rpc::method::environment::{self, EnvironmentInfo};
 use rendezvous_rpc::method::initialize::{OUTPUT_WINDOW, PROCESS_CONTROL};
+use rendezvous_rpc::method::session::DETACHED_SESSIONS;
 use rendezvous_rpc::{Method, PathUri};
+use rendezvous_wire::secret::Secret;
 use serde_json::value::RawValue;
 use tokio::sync::{OnceCell, mpsc, oneshot, watch};
 
@@ -54,23 +56,43 @@ impl Harness {
     ///
     /// When the options cannot be used, or the executor cannot be reached within the policy of the options.
     pub async fn connect(to: impl Into<Endpoint>) -> Result<Self, HarnessError> {
-        match to.into() {
+        Self::begin(to.into(), Core::new(CLIENT_NAME.to_owned())).await
+    }
+
+    /// Connects and takes up a kept session ([`Harness::retain`]); `take_over` takes it from another connection, which ends.
+    /// Its processes go on when this one ends, too. Must be called inside a Tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// As [`Harness::connect`]; one for which [`HarnessError::is_session_gone`] is true when there is no such session.
+    pub async fn resume(to: impl Into<Endpoint>, session: &Secret, take_over: bool) -> Result<Self, HarnessError> {
+        let core = Core::resuming(CLIENT_NAME.to_owned(), session.expose().to_owned(), take_over);
+        Self::begin(to.into(), core).await
+    }
+
+    async fn begin(to: Endpoint, core: Core) -> Result<Self, HarnessError> {
+        match to {
             Endpoint::Relay(options) => {
                 let (first, lost) = (options.first, options.lost);
-                Self::over(RelayConnector::new(*options)?, first, lost).await
+                Self::over(RelayConnector::new(*options)?, core, first, lost).await
             }
             Endpoint::Listener(listener) => {
                 let (first, lost) = (listener.first(), listener.lost);
-                Self::over(ListenerConnector::new(*listener)?, first, lost).await
+                Self::over(ListenerConnector::new(*listener)?, core, first, lost).await
             }
             Endpoint::Program(program) => {
                 let policy = program.policy();
-                Self::over(ProgramConnector::new(*program), policy, policy).await
+                Self::over(ProgramConnector::new(*program), core, policy, policy).await
             }
         }
     }
 
-    pub(crate) async fn over<C: Connector>(connector: C, first: Policy, lost: Policy) -> Result<Self, HarnessError> {
+    pub(crate) async fn over<C: Connector>(
+        connector: C,
+        core: Core,
+        first: Policy,
+        lost: Policy,
+    ) -> Result<Self, HarnessError> {
         let (commands, commands_end) = mpsc::channel(MAX_HELD);
         let (notices, notices_end) = mpsc::unbounded_channel();
         let (state_end, state) = watch::channel(LinkState::Connecting);
@@ -83,7 +105,6 @@ impl Harness {
             connections: connections_end,
             connected: Some(connected_end),
         };
-        let core = Core::new(CLIENT_NAME.to_owned());
         tokio::spawn(driver::run(connector, core, shared, first, lost));
         let peer = connected.await.map_err(|_| HarnessError::Shutdown)??;
         Ok(Self {
@@ -132,7 +153,7 @@ impl Harness {
         self.call::<environment::Status>(&()).await.map(drop)
     }
 
-    /// Whether the executor can end a process's stdin, and resize its terminal, by a call.
+    /// Whether the executor can end a process's stdin, resize its terminal, send it every signal, and list what runs.
     pub fn has_process_control(&self) -> bool {
         self.inner.peer.extensions.has(PROCESS_CONTROL, 1)
     }
@@ -140,6 +161,16 @@ impl Harness {
     /// Whether the executor holds a process up, and drops nothing, while its reader is slow or the connection is lost.
     pub fn has_output_window(&self) -> bool {
         self.inner.peer.extensions.has(OUTPUT_WINDOW, 1)
+    }
+
+    /// Whether the executor can keep sessions without a connection, for longer than usual.
+    pub fn has_detached_sessions(&self) -> bool {
+        self.inner.peer.extensions.has(DETACHED_SESSIONS, 1)
+    }
+
+    /// The id of the session, by which [`Harness::resume`] takes it up: a secret.
+    pub(crate) fn peer_session(&self) -> Option<&Secret> {
+        self.inner.peer.session.as_ref()
     }
 
     /// The executor's working directory, or its root when it tells none.

@@ -29,6 +29,7 @@ use std::time::Duration;
 
 use rendezvous_wire::limits::{INITIALIZE_TIMEOUT, RELAY_CONNECT_TIMEOUT};
 use rendezvous_wire::secret::Secret;
+use url::{Position, Url};
 
 use crate::options::{ClearText, Options};
 use crate::recovery::Policy;
@@ -46,6 +47,20 @@ pub enum Endpoint {
     Listener(Box<Listener>),
     /// Over stdin and stdout of a program: an exec-server with `--listen stdio`, perhaps behind `ssh` or `docker exec`.
     Program(Box<Program>),
+}
+
+impl Endpoint {
+    /// Where it leads, without secrets; nothing for a program.
+    pub(crate) fn address(&self) -> Option<String> {
+        match self {
+            Self::Relay(options) => Some(format!("{} {}", options.registry.as_str(), options.environment)),
+            Self::Listener(listener) => {
+                let url = Url::parse(listener.url.expose()).ok()?;
+                Some(url[..Position::BeforePath].to_owned())
+            }
+            Self::Program(_) => None,
+        }
+    }
 }
 
 impl From<Options> for Endpoint {

@@ -35,6 +35,7 @@ use std::time::{Duration, Instant};
 
 use rendezvous_rpc::PathUri;
 use rendezvous_rpc::method::environment::EnvironmentInfo;
+use rendezvous_wire::secret::Secret;
 use tokio::time::timeout;
 
 pub use self::error::EnvironmentError;
@@ -46,7 +47,7 @@ pub use self::settings::{CODEX_HOME, EXEC_SERVER_URL, FILE_NAME, Settings};
 use crate::backend::{ExecBackend, FileSystem, HttpClient};
 use crate::client::Harness;
 use crate::endpoint::{Endpoint, Listener};
-use crate::error::HarnessError;
+use crate::error::{HarnessError, LocalError};
 use crate::options::Options;
 
 /// Id of this machine.
@@ -404,6 +405,27 @@ impl Environment {
                 Err(_elapsed) => Status::Failed(HarnessError::NoAnswer("environment/status")),
             },
             () = lost => remote.status(),
+        }
+    }
+
+    /// A connection of its own to its executor, which takes up a kept session ([`Harness::resume`]).
+    ///
+    /// # Errors
+    ///
+    /// On this machine, which keeps none; otherwise as [`Harness::resume`].
+    pub async fn resume(&self, session: &Secret, take_over: bool) -> Result<Harness, HarnessError> {
+        match &self.place {
+            Place::Local(_) => Err(LocalError::Unsupported("detached sessions").into()),
+            Place::Remote(remote) => Harness::resume(remote.endpoint().clone(), session, take_over).await,
+        }
+    }
+
+    /// Where its executor is, in words that stay the same: registry and environment, or URL. Nothing for this machine and for
+    /// programs, whose sessions end with them.
+    pub fn address(&self) -> Option<String> {
+        match &self.place {
+            Place::Local(_) => None,
+            Place::Remote(remote) => remote.endpoint().address(),
         }
     }
 

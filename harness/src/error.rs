@@ -97,6 +97,15 @@ pub enum HarnessError {
     /// A path that cannot be sent, or that this system cannot name.
     #[error(transparent)]
     Path(#[from] PathUriError),
+    /// The process is followed already by this client.
+    #[error("the process is followed already")]
+    AlreadyFollowed,
+    /// The executor keeps no detached sessions.
+    #[error(
+        "this executor keeps no detached sessions: it is a stock exec-server, ends with its connection, or has \
+         --max-session-retention 0"
+    )]
+    NoDetachedSessions,
     /// The harness was shut down.
     #[error("the harness was shut down")]
     Shutdown,
@@ -119,7 +128,11 @@ impl HarnessError {
         match self {
             Self::Options(_) | Self::Setup(_) | Self::Trust(_) | Self::Environment(_) | Self::Path(_) => exit::USAGE,
             Self::Unreachable(error) | Self::Lost(error) => error.exit_code(),
-            Self::OutcomeUnknown(_) | Self::Events(_) | Self::ProcessLost(_) | Self::NoAnswer(_) => exit::UNAVAILABLE,
+            Self::OutcomeUnknown(_)
+            | Self::Events(_)
+            | Self::ProcessLost(_)
+            | Self::NoAnswer(_)
+            | Self::NoDetachedSessions => exit::UNAVAILABLE,
             _ => exit::RUNTIME,
         }
     }
@@ -136,6 +149,16 @@ impl HarnessError {
     /// Whether the other side looked at the call and refused it, so that other calls may succeed.
     pub fn is_refused(&self) -> bool {
         matches!(self, Self::Refused(_) | Self::Local(_))
+    }
+
+    /// Whether the session that was to be taken up does not exist, or not any more.
+    pub fn is_session_gone(&self) -> bool {
+        match self {
+            Self::Unreachable(error) | Self::Lost(error) => {
+                matches!(error.as_ref(), AttemptError::Initialize(error) if error.code == rendezvous_rpc::code::INVALID_REQUEST)
+            }
+            _ => false,
+        }
     }
 
     /// Whether the executor does not know the method.

@@ -11,7 +11,7 @@
 //!     match event {
 //!         ProcessEvent::Output { stream, bytes } => println!("{stream:?}: {bytes:?}"),
 //!         ProcessEvent::Exited { code, .. } => println!("exit code {code}"),
-//!         ProcessEvent::Closed => {}
+//!         ProcessEvent::Dropped { .. } | ProcessEvent::Closed => {}
 //!     }
 //! }
 //! # Ok(())
@@ -23,6 +23,7 @@
 //! * [`process`]: processes and their ordered events. [`files`]: files. [`stdin`]: how input ends.
 //! * [`http`]: requests from the executor's network. [`watch`]: paths that appear. [`network`]: what a process may reach. [`discovery`]: plugins, skills and
 //!   configuration there.
+//! * [`detached`]: sessions that are kept while nobody is connected.
 //! * [`environments`]: places by name, executors and this machine, which do the same things behind the traits of
 //!   [`backend`]. [`endpoint`]: the ways to an executor.
 //! * [`options`], [`recovery`]: where to connect, and how patiently. [`HarnessError`]: what can go wrong.
@@ -30,6 +31,7 @@
 pub mod backend;
 mod client;
 mod connect;
+pub mod detached;
 pub mod discovery;
 pub mod endpoint;
 pub mod environments;
@@ -56,7 +58,7 @@ pub use environments::{Environment, Environments};
 pub use error::{AttemptError, HarnessError, LocalError, exit};
 pub use network::ManagedNetwork;
 pub use options::{Options, OptionsError};
-pub use process::{Process, ProcessControl, ProcessSpec, Stdin};
+pub use process::{Process, ProcessControl, ProcessInfo, ProcessSpec, ProcessState, Signal, Stdin};
 pub use rendezvous_rpc::PathUri;
 pub use rendezvous_rpc::event::ProcessEvent;
 pub use rendezvous_rpc::method::fs::WalkOptions;

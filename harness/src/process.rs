@@ -6,9 +6,10 @@ mod remote;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+pub use rendezvous_host::process::{Signal, UnknownSignal};
 use rendezvous_rpc::PathUri;
 use rendezvous_rpc::event::ProcessEvent;
-pub use rendezvous_rpc::method::process::ShellSnapshot;
+pub use rendezvous_rpc::method::process::{ProcessInfo, ProcessState, ShellSnapshot};
 
 pub(crate) use self::local::LocalProcesses;
 use self::local::{LocalEvents, LocalProcess};
@@ -229,8 +230,32 @@ impl ProcessControl {
         match &*self.held {
             Held::Remote(process) => process.interrupt().await,
             Held::Local(process) => {
-                process.interrupt();
+                process.signal(Signal::INTERRUPT);
                 Ok(())
+            }
+        }
+    }
+
+    /// Whether [`ProcessControl::signal`] can send this signal.
+    pub fn can_signal(&self, signal: Signal) -> bool {
+        match &*self.held {
+            Held::Remote(process) => process.can_signal(signal),
+            Held::Local(_) => true,
+        }
+    }
+
+    /// Signals the process group, unless the program has ended. False when the executor has no call for this signal, as stock
+    /// ones for all but SIGINT.
+    ///
+    /// # Errors
+    ///
+    /// As any call.
+    pub async fn signal(&self, signal: Signal) -> Result<bool, HarnessError> {
+        match &*self.held {
+            Held::Remote(process) => process.signal(signal).await,
+            Held::Local(process) => {
+                process.signal(signal);
+                Ok(true)
             }
         }
     }

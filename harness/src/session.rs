@@ -42,6 +42,14 @@ pub(crate) enum Command {
         events: delivery::EventSender,
         reply: oneshot::Sender<Result<(), HarnessError>>,
     },
+    /// Follow a process that runs already.
+    Attach {
+        process: String,
+        /// Only what begins about so many bytes before the end.
+        tail: Option<u64>,
+        events: delivery::EventSender,
+        reply: oneshot::Sender<Result<(), HarnessError>>,
+    },
 }
 
 /// A call on its way.

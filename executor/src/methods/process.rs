@@ -5,14 +5,18 @@ use std::io;
 use std::time::Duration;
 
 use rendezvous_host::env::{self, Inherit, Policy as EnvironmentPolicy};
-use rendezvous_host::process::{Lookup, Page, Process, ReadRequest, Spec, StartError, Stdio, WriteStatus};
+use rendezvous_host::process::{
+    Dropped, Lookup, Page, Process, Processes, ReadRequest, Signal, Spec, StartError, State, Stdio, Summary,
+    UnknownSignal, WriteStatus,
+};
 use rendezvous_host::sandbox::Policy;
 use rendezvous_rpc::base64::Base64;
 use rendezvous_rpc::envelope::Request;
 use rendezvous_rpc::method::Empty;
 use rendezvous_rpc::method::process::{
-    CloseStdin, EnvPolicy, Inherit as WireInherit, Read, Resize, Signal, SignalProcess, Start, StartParams,
-    StartResult, Terminate, TerminateResult, Write, WriteResult, WriteStatus as WireStatus,
+    CloseStdin, EnvPolicy, Inherit as WireInherit, List, ListResult, ProcessInfo, ProcessState, Read, Resize,
+    SendSignal, SendSignalParams, Signal as WireSignal, SignalParams, SignalProcess, Start, StartParams, StartResult,
+    Terminate, TerminateResult, Write, WriteResult, WriteStatus as WireStatus,
 };
 use rendezvous_rpc::{RequestId, RpcError};
 use serde_json::json;
@@ -155,6 +159,7 @@ pub(super) async fn read<S: Sink>(connection: &Connection<S>, request: &Request)
     let page = process
         .read(ReadRequest {
             after: params.after_seq.unwrap_or(0),
+            tail: params.tail_bytes.filter(|_| session.is_kept()),
             max_bytes: params.max_bytes.map(|max| usize::try_from(max).unwrap_or(usize::MAX)),
             wait: Duration::from_millis(params.wait_ms.unwrap_or(0)),
         })
@@ -189,13 +194,27 @@ fn write_page(id: &RequestId, page: &Page) -> Result<Reply, RpcError> {
         .denied
         .map_or("null", |denied| if denied { "true" } else { "false" });
     let rest = format!(
-        r#"],"nextSeq":{},"exited":{},"exitCode":{exit_code},"closed":{},"failure":null,"sandboxDenied":{denied}}}}}"#,
+        r#"],"nextSeq":{},"exited":{},"exitCode":{exit_code},"closed":{},"failure":null,"sandboxDenied":{denied}"#,
         page.next_seq,
         page.exit_code.is_some(),
         page.closed,
     );
     out.extend_from_slice(rest.as_bytes());
+    if page.is_kept {
+        write_kept(&mut out, page);
+    }
+    out.extend_from_slice(b"}}");
     Reply::checked(out)
+}
+
+/// What stock clients do not ask for.
+fn write_kept(out: &mut Vec<u8>, page: &Page) {
+    if let Some(seq) = page.exit_seq {
+        out.extend_from_slice(format!(r#","exitSeq":{seq}"#).as_bytes());
+    }
+    if let Some(Dropped { through, bytes }) = page.dropped {
+        out.extend_from_slice(format!(r#","dropped":{{"through":{through},"bytes":{bytes}}}"#).as_bytes());
+    }
 }
 
 pub(super) async fn write<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
@@ -224,13 +243,80 @@ pub(super) async fn write<S: Sink>(connection: &Connection<S>, request: &Request
 }
 
 pub(super) fn signal<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
-    let params = params::<SignalProcess>(request)?;
+    let (process_id, signal) = if connection.has_process_control() {
+        let SendSignalParams { process_id, signal } = params::<SendSignal>(request)?;
+        (process_id, named(&signal)?)
+    } else {
+        let SignalParams {
+            process_id,
+            signal: WireSignal::Interrupt,
+        } = params::<SignalProcess>(request)?;
+        (process_id, Signal::INTERRUPT)
+    };
     let session = connection.require(Family::Exec)?.session();
-    let Signal::Interrupt = params.signal;
-    if let Lookup::Started(process) = session.processes().get(&params.process_id) {
-        process.interrupt();
+    if let Lookup::Started(process) = session.processes().get(&process_id) {
+        process.signal(signal);
     }
     reply::<SignalProcess>(request, &Empty {})
+}
+
+/// The signal of a name, which may be that of the stock contract.
+pub(super) fn named(name: &str) -> Result<Signal, RpcError> {
+    match name {
+        "interrupt" => Ok(Signal::INTERRUPT),
+        name => name
+            .parse()
+            .map_err(|error: UnknownSignal| RpcError::invalid_params(error.to_string())),
+    }
+}
+
+/// Part of the extension `processControl`.
+pub(super) fn list<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {
+    params::<List>(request)?;
+    let session = connection.require(Family::Exec)?.session();
+    let result = ListResult {
+        processes: describe_all(session.processes()),
+    };
+    reply::<List>(request, &result)
+}
+
+/// Says what there is to say about all processes of a session.
+pub(super) fn describe_all(processes: &Processes) -> Vec<ProcessInfo> {
+    let described = processes.list().into_iter().map(|(id, process)| match process {
+        None => ProcessInfo {
+            process_id: id.to_string(),
+            state: ProcessState::Starting,
+            exit_code: None,
+            argv: Vec::new(),
+            tty: false,
+            pid: None,
+            age_ms: 0,
+            next_seq: 0,
+            retained_bytes: 0,
+            dropped_bytes: 0,
+        },
+        Some(process) => describe(&id, process.summary()),
+    });
+    described.collect()
+}
+
+fn describe(id: &str, summary: Summary) -> ProcessInfo {
+    ProcessInfo {
+        process_id: id.to_owned(),
+        state: match summary.state {
+            State::Running => ProcessState::Running,
+            State::Exited => ProcessState::Exited,
+            State::Closed => ProcessState::Closed,
+        },
+        exit_code: summary.exit_code,
+        argv: summary.argv,
+        tty: summary.terminal,
+        pid: Some(summary.pid),
+        age_ms: u64::try_from(summary.age.as_millis()).unwrap_or(u64::MAX),
+        next_seq: summary.next_seq,
+        retained_bytes: summary.retained_bytes,
+        dropped_bytes: summary.dropped_bytes,
+    }
 }
 
 pub(super) fn terminate<S: Sink>(connection: &Connection<S>, request: &Request) -> Result<Reply, RpcError> {

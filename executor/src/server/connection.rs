@@ -12,8 +12,10 @@ use rendezvous_rpc::method::initialize::{
     Extensions, InitializeParams, InitializeResult, Initialized, OUTPUT_WINDOW, PROCESS_CONTROL, RELIABLE_STREAM,
 };
 use rendezvous_rpc::method::process::{Consumed, ConsumedParams, SignalProcess, Terminate};
+use rendezvous_rpc::method::session::DETACHED_SESSIONS;
 use rendezvous_rpc::method::{Method as _, Notification as _};
 use rendezvous_rpc::{RequestId, RpcError};
+use rendezvous_wire::key::KeyDigest;
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
@@ -21,13 +23,13 @@ use super::{Shared, Sink};
 use crate::methods::background::Background;
 use crate::methods::{self, Family, Reply};
 use crate::session::policy::Known;
-use crate::session::{Attachment, Holder, Session};
+use crate::session::{Arrival, Attachment, Holder, Session};
 
 /// A message of this length or more is read on a thread for blocking work. Blocks of files are shorter: to hand them over
 /// takes as long as to read them.
 const LARGE_MESSAGE: usize = 2 * 1024 * 1024;
-/// The extensions that we speak, with their versions.
-const EXTENSIONS: [(&str, u64); 2] = [(OUTPUT_WINDOW, 1), (PROCESS_CONTROL, 1)];
+/// The extensions that we speak, with their versions. The last one only where sessions may be kept.
+const EXTENSIONS: [(&str, u64); 3] = [(OUTPUT_WINDOW, 1), (PROCESS_CONTROL, 1), (DETACHED_SESSIONS, 1)];
 /// Longest message that may overtake others: an id of a process and little else.
 const MAX_URGENT: usize = 1024;
 /// Longest answer that may: one with the longest reason, each of its characters escaped.
@@ -217,24 +219,29 @@ impl<S: Sink> Connection<S> {
         if self.client.get().is_some() {
             return Err(twice());
         }
-        let attachment = self.server.sessions.attach(
-            self.holder.clone(),
-            params.resume_session_id.as_deref(),
-            self.listener.clone(),
-            self.messages.clone(),
-        )?;
-        self.sink.initialized();
+        let sessions = &self.server.sessions;
         let mut extensions = Extensions::default();
         for (name, version) in EXTENSIONS {
-            if params.extensions.has(name, version) {
+            let is_offered = name != DETACHED_SESSIONS || sessions.detached().is_some();
+            if is_offered && params.extensions.has(name, version) {
                 extensions = extensions.with(name, version);
             }
         }
         let is_reliable = self.sink.is_undecided() && params.extensions.has(RELIABLE_STREAM, 1);
         if is_reliable {
             extensions = extensions.with(RELIABLE_STREAM, 1);
+        }
+        let attachment = sessions.attach(Arrival {
+            holder: self.holder.clone(),
+            resume: params.resume_session_id.as_deref(),
+            takes_over: params.take_over && extensions.has(DETACHED_SESSIONS, 1),
+            listener: self.listener.clone(),
+            messages: self.messages.clone(),
+        })?;
+        if is_reliable {
             attachment.may_give_way();
         }
+        self.sink.initialized();
         self.sink.settle(is_reliable);
         let has_window = extensions.has(OUTPUT_WINDOW, 1);
         attachment.session().processes().set_window(has_window);
@@ -270,6 +277,16 @@ impl<S: Sink> Connection<S> {
             Some(_) if !self.is_initialized() => Err(missing("send initialized")),
             Some(client) => Ok(&client.attachment),
         }
+    }
+
+    /// The key of the harness at the other end, if it has one.
+    pub(crate) fn harness(&self) -> Option<KeyDigest> {
+        self.holder.harness()
+    }
+
+    /// Whether both sides named the extension `detachedSessions`.
+    pub(crate) fn has_detached_sessions(&self) -> bool {
+        self.names(DETACHED_SESSIONS)
     }
 
     /// Whether both sides named the extension `processControl`.

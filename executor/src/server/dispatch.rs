@@ -218,11 +218,12 @@ impl<S: Sink, R: Source> Dispatcher<S, R> {
     }
 }
 
-/// The lane of a method, as stock executors have it.
+/// The lane of a method, as stock executors have it; `process/list` is like the other questions.
 fn lane(method: &str) -> Lane {
     match method {
         environment::Info::NAME
         | environment::Status::NAME
+        | process::List::NAME
         | process::SignalProcess::NAME
         | process::Terminate::NAME
         | fs::Close::NAME => Lane::Control,

@@ -17,11 +17,12 @@ impl Holder {
         }
     }
 
-    pub(super) fn harness(&self) -> Option<KeyDigest> {
+    /// The key of its harness, if it has one.
+    pub(crate) fn harness(&self) -> Option<KeyDigest> {
         self.harness
     }
 
-    /// Ready when another stream of the same harness wants the session.
+    /// Ready when the session is wanted by another stream that may have it, or is over.
     pub(crate) fn replaced(&self) -> WaitForCancellationFutureOwned {
         self.replaced.clone().cancelled_owned()
     }
@@ -29,7 +30,12 @@ impl Holder {
     /// Lets go of the session if the newcomer is of the same harness.
     pub(super) fn give_way_to(&self, newcomer: &Self) {
         if self.harness.is_some() && self.harness == newcomer.harness {
-            self.replaced.cancel();
+            self.let_go();
         }
+    }
+
+    /// Lets go of the session.
+    pub(super) fn let_go(&self) {
+        self.replaced.cancel();
     }
 }

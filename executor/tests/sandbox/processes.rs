@@ -109,21 +109,20 @@ async fn a_sandbox_that_does_not_come_up_is_no_start() {
 }
 
 #[tokio::test]
-async fn an_interrupt_reaches_the_program_and_not_its_monitor() {
-    let world = World::new();
-    let script = "trap 'echo caught; exit 5' INT; echo ready; while :; do sleep 0.05; done";
-    let spec = world
-        .confine(world.spec(&["/bin/sh", "-c", script]), &world.workspace_write())
-        .await;
-    let process = world.start(spec).await;
-    wait(&process, |page| text(page).contains("ready")).await;
-    process.interrupt();
-    let outcome = end(&process).await;
-    assert_eq!(
-        (outcome.code, outcome.out.as_str()),
-        (5, "ready\ncaught\n"),
-        "{outcome:?}"
-    );
+async fn signals_reach_the_program_and_not_its_monitor() {
+    for name in ["INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "ALRM"] {
+        let world = World::new();
+        let script = format!("trap 'echo caught; exit 5' {name}; echo ready; while :; do sleep 0.05; done");
+        let spec = world
+            .confine(world.spec(&["/bin/sh", "-c", &script]), &world.workspace_write())
+            .await;
+        let process = world.start(spec).await;
+        wait(&process, |page| text(page).contains("ready")).await;
+        process.signal(format!("SIG{name}").parse().expect("a signal"));
+        let outcome = end(&process).await;
+        assert_eq!(outcome.code, 5, "{name}: {outcome:?}");
+        assert!(outcome.out.ends_with("caught\n"), "{name}: {outcome:?}");
+    }
 }
 
 #[tokio::test]

@@ -2,8 +2,10 @@
 
 mod capability;
 mod concurrency;
+mod control;
 mod files;
 mod http;
+mod kept;
 mod lifecycle;
 mod network;
 mod process;

@@ -1,11 +1,13 @@
 //! A client that speaks over a stream in memory.
 
 use std::collections::VecDeque;
+use std::path::Path;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use rendezvous_executor::server::{Config, Server, Sink, Source};
+use rendezvous_executor::server::{Config, DetachedSessions, Server, Sink, Source};
+use rendezvous_host::process::{SpoolLimits, Spooling};
 use rendezvous_host::sandbox::{Sandbox, Tools};
 use rendezvous_wire::key::KeyDigest;
 use serde_json::{Value, json};
@@ -44,13 +46,35 @@ pub(crate) struct Client {
 }
 
 pub(crate) fn server() -> Server {
+    Server::new(config())
+}
+
+/// A server that keeps sessions for a day at most, three of a harness, with so much output on disk of a process.
+pub(crate) fn keeping_server(folder: &Path, output: u64) -> Server {
+    let limits = SpoolLimits {
+        process: output,
+        ..SpoolLimits::default()
+    };
     Server::new(Config {
+        detached: Some(DetachedSessions {
+            max_retention: Duration::from_secs(86_400),
+            max_sessions: 5,
+            max_sessions_per_harness: 3,
+            spooling: Spooling::new(folder.join("output"), limits),
+        }),
+        session_retention: Duration::ZERO,
+        ..config()
+    })
+}
+
+fn config() -> Config {
+    Config {
         sandbox: Sandbox::new(Tools {
             helper: env!("CARGO_BIN_EXE_executor").into(),
             ..Tools::find()
         }),
         ..Config::default()
-    })
+    }
 }
 
 impl Client {

@@ -4,6 +4,12 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use super::sessions::SessionArgs;
+use super::sessions::attach::AttachArgs;
+use super::sessions::keep::KeepArgs;
+use super::sessions::kill::KillArgs;
+use super::sessions::ps::PsArgs;
+
 const EXAMPLES: &str = "\
 Where to connect comes from the environment, or from flags:
   CODEX_EXEC_SERVER_NOISE_REGISTRY_URL     https://registry.example
@@ -17,6 +23,8 @@ Examples:
   harness run --tty -- htop
   harness shell
   harness -e build-box run -- make
+  harness run --detach --name build -- make -j8    # goes on without us; later, from any shell:
+  harness ps; harness attach build
   harness cp report.pdf :/srv/reports/
   harness cp -r build-box:/var/log/app ./logs
 
@@ -28,6 +36,8 @@ Exit codes: the command's own; 1 failure, 64 usage, 69 unavailable, 77 not autho
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) connection: Connection,
+    #[command(flatten)]
+    pub(crate) sessions: SessionArgs,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -95,6 +105,12 @@ pub(crate) enum Command {
     Shell(ShellArgs),
     /// Show what the executor tells about its machine
     Info(InfoArgs),
+    /// List kept sessions, and how their commands are
+    Ps(PsArgs),
+    /// Follow a command that goes on by itself
+    Attach(AttachArgs),
+    /// End kept sessions, with what runs in them
+    Kill(KillArgs),
     /// Copy files to or from the executor; a remote path is `:PATH` or `ENVIRONMENT:PATH`
     Cp(CopyArgs),
 }
@@ -116,6 +132,11 @@ pub(crate) struct RunArgs {
     pub(crate) tty: bool,
     #[command(flatten)]
     pub(crate) place: Place,
+    #[command(flatten)]
+    pub(crate) keep: KeepArgs,
+    /// With --detach: leave the command's stdin open, for `harness attach`; otherwise it is empty
+    #[arg(short, long, requires = "detach", help_heading = "Detached sessions")]
+    pub(crate) interactive: bool,
     /// Let the command reach only such hosts, through a proxy on the executor: `example.com`, `*.example.com`; may be repeated
     #[arg(long, value_name = "PATTERN")]
     pub(crate) allow_host: Vec<String>,
@@ -134,6 +155,8 @@ pub(crate) struct RunArgs {
 pub(crate) struct ShellArgs {
     #[command(flatten)]
     pub(crate) place: Place,
+    #[command(flatten)]
+    pub(crate) keep: KeepArgs,
 }
 
 #[derive(Debug, Args)]

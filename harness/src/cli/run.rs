@@ -1,40 +1,47 @@
 //! `harness run` and `harness shell`.
 
-use std::time::{Duration, Instant};
+pub(super) mod follow;
+pub(super) mod input;
 
-use rendezvous_harness::{
-    Environment, Harness, HarnessError, LinkState, ManagedNetwork, PathUri, Process, ProcessControl, ProcessEvent,
-    ProcessSpec, Stdin,
-};
-use tokio::sync::watch;
+use std::io::Write as _;
 
+use rendezvous_harness::{Environment, Harness, HarnessError, ManagedNetwork, PathUri, Process, ProcessSpec, Stdin};
+
+use self::follow::{End, Follower, KILL_PATIENCE, UNCONFIRMED, kill};
+use self::input::Detach;
 use super::args::{Place, RunArgs, ShellArgs};
-use super::output::{self, Writer};
+use super::output;
+use super::sessions::SessionArgs;
+use super::sessions::keep::{self, KeepArgs, Keeping};
 use super::signals::{Signal, Signals};
 use super::status::Outcome;
-use super::terminal::{self, RawMode};
+use super::terminal::RawMode;
 use super::{Failure, say, unless_signalled};
 
-/// A second Ctrl-C within this time kills the command.
-const INSIST: Duration = Duration::from_secs(2);
-/// Longest time that a killed command may take to be gone.
-const KILL_PATIENCE: Duration = Duration::from_secs(3);
-/// First and longest time before a terminal is told again that its input has ended.
-const END_AGAIN: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
-/// We leave before the executor has answered.
-const UNCONFIRMED: &str =
-    "the executor has not confirmed that the command is gone; it will kill it when the session expires";
 /// What a signal before the command interrupts.
 const PREPARING: &str = "asking the executor";
-/// SIGPIPE: whoever reads our output is gone.
-const BROKEN_PIPE: u8 = 13;
+/// Signals that mean something to a command.
+pub(super) const PASSED_ON: [Signal; 6] = [
+    Signal::HangUp,
+    Signal::Interrupt,
+    Signal::Quit,
+    Signal::User1,
+    Signal::User2,
+    Signal::Terminate,
+];
 
-pub(super) async fn run(environment: Environment, args: RunArgs) -> Result<Outcome, Failure> {
+pub(super) async fn run(environment: Environment, args: RunArgs, sessions: &SessionArgs) -> Result<Outcome, Failure> {
+    let keeping = args.keep.keeping(&environment, || sessions.store(), &args.command)?;
     let mut spec = ProcessSpec::new(args.command);
     spec.tty = args.tty;
     spec.network = network(args.allow_host, args.deny_host);
     unless_signalled(PREPARING, place(&environment, &mut spec, args.place)).await?;
-    execute(&environment, spec).await
+    // A command that is left alone has nobody who could end its input.
+    let has_input = match args.keep.detach {
+        true => args.interactive,
+        false => !output::stdin_is_empty(),
+    };
+    execute(&environment, spec, has_input, keeping, &args.keep).await
 }
 
 /// What the command may reach; nothing is kept from it when nothing is said.
@@ -46,16 +53,21 @@ fn network(allowed: Vec<String>, denied: Vec<String>) -> Option<ManagedNetwork> 
     Some(allowed.into_iter().fold(network, ManagedNetwork::allow))
 }
 
-pub(super) async fn shell(environment: Environment, args: ShellArgs) -> Result<Outcome, Failure> {
+pub(super) async fn shell(
+    environment: Environment,
+    args: ShellArgs,
+    sessions: &SessionArgs,
+) -> Result<Outcome, Failure> {
     let info = unless_signalled(PREPARING, environment.info()).await?;
     let mut argv = vec![info.shell.path];
     if matches!(info.shell.name.as_str(), "bash" | "zsh" | "sh") {
         argv.push("-l".to_owned());
     }
+    let keeping = args.keep.keeping(&environment, || sessions.store(), &argv)?;
     let mut spec = ProcessSpec::new(argv);
     spec.tty = true;
     unless_signalled(PREPARING, place(&environment, &mut spec, args.place)).await?;
-    execute(&environment, spec).await
+    execute(&environment, spec, !output::stdin_is_empty(), keeping, &args.keep).await
 }
 
 async fn place(environment: &Environment, spec: &mut ProcessSpec, place: Place) -> Result<(), HarnessError> {
@@ -81,8 +93,13 @@ pub(super) async fn remote_path(environment: &Environment, path: &str) -> Result
     Ok(base.join(path.as_bytes())?)
 }
 
-async fn execute(environment: &Environment, mut spec: ProcessSpec) -> Result<Outcome, Failure> {
-    let has_input = !output::stdin_is_empty();
+async fn execute(
+    environment: &Environment,
+    mut spec: ProcessSpec,
+    has_input: bool,
+    mut keeping: Option<Keeping>,
+    args: &KeepArgs,
+) -> Result<Outcome, Failure> {
     if has_input && !spec.tty {
         spec.stdin = Stdin::Pipe;
     }
@@ -93,124 +110,84 @@ async fn execute(environment: &Environment, mut spec: ProcessSpec) -> Result<Out
         .map(|name| name.escape_debug().collect())
         .unwrap_or_default();
     let place = spec.cwd.as_ref().map(|cwd| format!(" in {cwd}")).unwrap_or_default();
-    let mut signals = Signals::new().map_err(Failure::runtime)?;
+    let mut wanted = PASSED_ON.to_vec();
+    // Of a raw terminal the command has the keys, and our own stop is whoever's who asks for it.
+    wanted.extend((!tty && keeping.is_none()).then_some(Signal::Suspend));
+    let mut signals = Signals::of(&wanted).map_err(Failure::runtime)?;
     let harness = unless_signalled(PREPARING, environment.harness()).await?;
     let link = harness.as_ref().map(Harness::link_state);
+    if let Some(keeping) = &mut keeping {
+        let retention = unless_signalled(PREPARING, keeping.begin(harness.as_ref())).await?;
+        if !args.detach {
+            keep::announce(keeping, retention, &args.key);
+        }
+    }
     let mut starting = std::pin::pin!(environment.exec().start(spec));
     let started = tokio::select! {
         started = &mut starting => started,
-        signal = signals.next() => {
+        signal = signals.ending() => {
             say("ending the command that the executor is starting");
             tokio::select! {
                 () = kill_started(starting) => {}
-                _ = signals.next() => say(UNCONFIRMED),
+                _ = signals.ending() => say(UNCONFIRMED),
             }
+            give_up(keeping, harness.as_ref()).await;
             return Ok(Outcome::signalled(signal.number()));
         }
     };
-    let mut process = started.map_err(|error| Failure {
-        code: error.exit_code(),
-        error: anyhow::Error::new(error).context(format!("cannot start `{program}`{place}")),
-    })?;
+    let mut process = match started {
+        Ok(process) => process,
+        Err(error) => {
+            give_up(keeping, harness.as_ref()).await;
+            return Err(Failure {
+                code: error.exit_code(),
+                error: anyhow::Error::new(error).context(format!("cannot start `{program}`{place}")),
+            });
+        }
+    };
+    if args.detach
+        && let Some(keeping) = &keeping
+    {
+        let line = format!("{}\n", keeping.name());
+        std::io::stdout().write_all(line.as_bytes()).map_err(Failure::runtime)?;
+        return Ok(Outcome::ours(0));
+    }
     let _raw = if tty {
         RawMode::enter().map_err(Failure::runtime)?
     } else {
         None
     };
-    let size = tty.then(|| tokio::spawn(follow_size(process.control())));
+    let size = tty.then(|| tokio::spawn(input::follow_size(process.control())));
     // A terminal has an input in any case, which ends with ours.
-    let input = (has_input || tty).then(|| tokio::spawn(pump_input(process.control(), tty)));
-    let result = follow(link.as_ref(), &mut process, &mut signals).await;
+    let detach = keeping.is_some().then(|| Detach::new(args.key.byte()));
+    let pump = || input::pump(process.control(), tty, detach.clone());
+    let input = (has_input || tty).then(|| tokio::spawn(pump()));
+    let follower = Follower::new(&mut process, &mut signals, link, tty);
+    let follower = match detach {
+        Some(detach) => follower.kept(detach),
+        None => follower,
+    };
+    let result = follower.run().await;
     for task in [size, input].into_iter().flatten() {
         task.abort();
     }
-    result
+    match (result, keeping) {
+        (Ok(End::Over(outcome)), keeping) => {
+            give_up(keeping, harness.as_ref()).await;
+            Ok(outcome)
+        }
+        (left, Some(keeping)) => {
+            keeping.leave();
+            left.map(End::outcome)
+        }
+        (result, None) => result.map(End::outcome),
+    }
 }
 
-/// Passes output on until the command has ended.
-async fn follow(
-    link: Option<&watch::Receiver<LinkState>>,
-    process: &mut Process,
-    signals: &mut Signals,
-) -> Result<Outcome, Failure> {
-    let writer = Writer::start().map_err(Failure::runtime)?;
-    let control = process.control();
-    let mut exit_code = None;
-    let mut interrupted: Option<Instant> = None;
-    let mut killed = false;
-    let mut batch = Vec::new();
-    let mut closed = false;
-    while !closed || !batch.is_empty() {
-        tokio::select! {
-            permit = writer.room(), if !batch.is_empty() => match permit {
-                Some(permit) => permit.send(std::mem::take(&mut batch)),
-                None => break,
-            },
-            next = process.next_batch(&mut batch, output::BATCH), if !closed && batch.len() < output::BATCH => {
-                let known = batch.len();
-                let news = next?;
-                closed = news == 0;
-                for event in &batch[known - news..] {
-                    match event {
-                        ProcessEvent::Exited { code, .. } => exit_code = Some(*code),
-                        ProcessEvent::Closed => closed = true,
-                        ProcessEvent::Output { .. } => {}
-                    }
-                }
-            }
-            signal = signals.next() => {
-                let insists = interrupted.is_some_and(|at| at.elapsed() < INSIST);
-                let connected = link.is_none_or(|link| matches!(*link.borrow(), LinkState::Connected));
-                if closed {
-                    // Only our own output is left, which nobody takes.
-                    return Ok(Outcome::signalled(signal.number()));
-                }
-                if signal != Signal::Interrupt {
-                    kill(process, &control).await;
-                    return Ok(Outcome::signalled(signal.number()));
-                }
-                if insists && !connected {
-                    say("not connected; the executor will kill the command when the session expires");
-                    return Ok(Outcome::signalled(signal.number()));
-                }
-                if insists && killed {
-                    return Ok(Outcome::signalled(signal.number()));
-                }
-                killed |= insists;
-                interrupted = Some(Instant::now());
-                let control = control.clone();
-                tokio::spawn(async move {
-                    if insists {
-                        control.terminate().await.map(drop)
-                    } else {
-                        control.interrupt().await
-                    }
-                });
-            }
-        }
-    }
-    let written = tokio::select! {
-        written = writer.finish() => written,
-        signal = signals.next() => return Ok(Outcome::signalled(signal.number())),
-    };
-    match written {
-        Ok(()) => {}
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {
-            kill(process, &control).await;
-            return Ok(Outcome::signalled(BROKEN_PIPE));
-        }
-        Err(error) => {
-            kill(process, &control).await;
-            return Err(Failure::runtime(
-                anyhow::Error::new(error).context("cannot write output"),
-            ));
-        }
-    }
-    match exit_code {
-        Some(code) => Ok(Outcome::command(code)),
-        None => Err(Failure::runtime(anyhow::anyhow!(
-            "the executor did not tell how the command ended"
-        ))),
+/// Ends a session in which nothing runs, or nothing any more.
+async fn give_up(keeping: Option<Keeping>, harness: Option<&Harness>) {
+    if let Some(keeping) = keeping {
+        keeping.end(harness).await;
     }
 }
 
@@ -224,78 +201,5 @@ async fn kill_started(starting: impl Future<Output = Result<Process, HarnessErro
         // Refused: nothing runs.
         Ok(Err(_)) => {}
         Err(_) => say(UNCONFIRMED),
-    }
-}
-
-/// Kills the command, and waits a little until the executor says that it is gone; says so when it does not.
-async fn kill(process: &mut Process, control: &ProcessControl) {
-    let killed = async {
-        if control.terminate().await? {
-            while let Some(event) = process.next().await? {
-                if matches!(event, ProcessEvent::Exited { .. }) {
-                    break;
-                }
-            }
-        }
-        Ok::<_, HarnessError>(())
-    };
-    if !matches!(tokio::time::timeout(KILL_PATIENCE, killed).await, Ok(Ok(()))) {
-        say(UNCONFIRMED);
-    }
-}
-
-/// Gives the command's terminal the size of ours, now and whenever that changes.
-async fn follow_size(control: ProcessControl) {
-    let Ok(mut changes) = terminal::size_changes() else {
-        return;
-    };
-    let mut known = None;
-    loop {
-        let size = terminal::size();
-        if let Some((rows, columns)) = size.filter(|_| size != known) {
-            match control.resize(rows, columns).await {
-                Ok(true) => known = size,
-                Ok(false) => return,
-                Err(error) => return tracing::debug!(%error, "size not taken"),
-            }
-        }
-        if changes.recv().await.is_none() {
-            return;
-        }
-    }
-}
-
-/// Passes stdin on to its end. A terminal is told of the end again and again: a program that changes the terminal's mode just
-/// then, as shells do before each prompt, loses what it was told.
-async fn pump_input(control: ProcessControl, tty: bool) {
-    let mut pieces = match output::read_stdin() {
-        Ok(pieces) => pieces,
-        Err(error) => return say(format_args!("cannot read stdin: {error}")),
-    };
-    while let Some(piece) = pieces.recv().await {
-        let piece = match piece {
-            Ok(piece) => piece,
-            Err(error) => {
-                say(format_args!("cannot read stdin: {error}"));
-                break;
-            }
-        };
-        match control.write(&piece).await {
-            Ok(()) => {}
-            Err(HarnessError::StdinClosed) => return,
-            // The events end with the same error, or the command has ended.
-            Err(error) => return tracing::debug!(%error, "input not taken"),
-        }
-    }
-    let mut pause = END_AGAIN.0;
-    loop {
-        if let Err(error) = control.close_stdin().await {
-            return tracing::debug!(%error, "input not ended");
-        }
-        if !tty {
-            return;
-        }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(END_AGAIN.1);
     }
 }

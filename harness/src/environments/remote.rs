@@ -40,6 +40,10 @@ impl Remote {
         }
     }
 
+    pub(super) fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
     /// The session. Must be called inside a Tokio runtime.
     pub(super) async fn harness(&self) -> Result<Harness, HarnessError> {
         let mut attempt = self.current_attempt();

@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use rendezvous_host::env::{self, Inherit, Policy};
 use rendezvous_host::process::{
-    Budget, Change, Event, Lookup, MAX_RETAINED_TOTAL, Outlet, Process as HostProcess, Processes, Spec, StartError,
-    Stdio, Stream, WriteStatus,
+    Budget, Change, Event, Lookup, MAX_RETAINED_TOTAL, Outlet, Process as HostProcess, Processes, Signal, Spec,
+    StartError, Stdio, Stream, WriteStatus,
 };
 use rendezvous_rpc::event::ProcessEvent;
 use rendezvous_rpc::method::process::OutputStream;
@@ -145,8 +145,8 @@ impl LocalProcess {
         }
     }
 
-    pub(super) fn interrupt(&self) {
-        self.process.interrupt();
+    pub(super) fn signal(&self, signal: Signal) {
+        self.process.signal(signal);
     }
 
     pub(super) fn terminate(&self) -> bool {

@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rendezvous_rpc::method::process::{
-    self, EnvPolicy, Inherit, ProcessParams, ResizeParams, Signal, SignalParams, StartParams, WriteResult, WriteStatus,
+    self, EnvPolicy, Inherit, ProcessInfo, ProcessParams, ResizeParams, SendSignalParams, SignalParams, StartParams,
+    WriteResult, WriteStatus,
 };
 use rendezvous_rpc::{Base64, Method as _, envelope};
 use tokio::sync::{Mutex, oneshot};
 
-use super::{CREDENTIALS, Events, Held, Process, ProcessSpec, Stdin};
+use super::{CREDENTIALS, Events, Held, Process, ProcessSpec, Signal, Stdin};
 use crate::client::Harness;
+use crate::detached::Begin;
 use crate::error::HarnessError;
 use crate::network::ManagedNetwork;
 use crate::session::delivery;
@@ -25,6 +27,8 @@ pub(super) struct RemoteProcess {
     /// One write at a time: executors may run calls side by side, and bytes must stay in order.
     writing: Mutex<()>,
     writes: AtomicU64,
+    /// In front of the names of writes, where others have written before.
+    prefix: String,
 }
 
 /// How input reaches the process.
@@ -106,8 +110,55 @@ impl Harness {
             input,
             writing: Mutex::new(()),
             writes: AtomicU64::new(1),
+            prefix: String::new(),
         };
         Ok(Process::new(Held::Remote(process), Events::Remote(events)))
+    }
+
+    /// Follows a process of a kept session, which another connection has started. Its events begin as `begin` says, and where
+    /// the executor has dropped output they say so ([`crate::ProcessEvent::Dropped`]).
+    ///
+    /// # Errors
+    ///
+    /// When this client follows it already, or too many; otherwise as any call. That there is no such process comes with the
+    /// first event.
+    pub async fn attach(&self, process: &ProcessInfo, begin: Begin) -> Result<Process, HarnessError> {
+        let id = process.process_id.clone();
+        let (sender, events) = delivery::process(id.clone(), self.notices());
+        let (reply, attached) = oneshot::channel();
+        let command = Command::Attach {
+            process: id.clone(),
+            tail: match begin {
+                Begin::Start => None,
+                Begin::Tail(bytes) => Some(bytes),
+            },
+            events: sender,
+            reply,
+        };
+        self.command(command).await?;
+        attached.await.map_err(|_| HarnessError::Shutdown)??;
+        let process = RemoteProcess {
+            harness: self.clone(),
+            id,
+            input: if process.tty { Input::Terminal } else { Input::Pipe },
+            writing: Mutex::new(()),
+            writes: AtomicU64::new(1),
+            prefix: format!("{}-", uuid::Uuid::new_v4()),
+        };
+        Ok(Process::new(Held::Remote(process), Events::Remote(events)))
+    }
+
+    /// Lists the processes of the session, oldest first; nothing when the executor has no call for that, as stock ones.
+    ///
+    /// # Errors
+    ///
+    /// As any call.
+    pub async fn processes(&self) -> Result<Option<Vec<ProcessInfo>>, HarnessError> {
+        if !self.has_process_control() {
+            return Ok(None);
+        }
+        let listed = self.call_as::<process::List>(&(), Class::Repeatable).await?;
+        Ok(Some(listed.processes))
     }
 }
 
@@ -163,9 +214,28 @@ impl RemoteProcess {
     pub(super) async fn interrupt(&self) -> Result<(), HarnessError> {
         let params = SignalParams {
             process_id: self.id.clone(),
-            signal: Signal::Interrupt,
+            signal: process::Signal::Interrupt,
         };
         self.harness.call::<process::SignalProcess>(&params).await.map(drop)
+    }
+
+    pub(super) fn can_signal(&self, signal: Signal) -> bool {
+        signal == Signal::INTERRUPT || self.harness.has_process_control()
+    }
+
+    pub(super) async fn signal(&self, signal: Signal) -> Result<bool, HarnessError> {
+        if !self.can_signal(signal) {
+            return Ok(false);
+        }
+        if signal == Signal::INTERRUPT {
+            return self.interrupt().await.map(|()| true);
+        }
+        let params = SendSignalParams {
+            process_id: self.id.clone(),
+            signal: signal.name().to_owned(),
+        };
+        self.harness.call::<process::SendSignal>(&params).await?;
+        Ok(true)
     }
 
     pub(super) async fn terminate(&self) -> Result<bool, HarnessError> {
@@ -183,8 +253,8 @@ impl RemoteProcess {
 
     async fn write_raw(&self, parts: &[&[u8]]) -> Result<(), HarnessError> {
         let _writing = self.writing.lock().await;
-        let id = self.writes.fetch_add(1, Ordering::Relaxed);
-        let params = write_params(&self.id, id, parts);
+        let number = self.writes.fetch_add(1, Ordering::Relaxed);
+        let params = write_params(&self.id, &format!("{}{number}", self.prefix), parts);
         let method = process::Write::NAME;
         let result = self.harness.call_raw(method, params.into(), Class::Repeatable).await?;
         let result: WriteResult = envelope::decode_result(&result).map_err(|error| HarnessError::Answer {
@@ -203,14 +273,15 @@ impl RemoteProcess {
 }
 
 /// Parameters of `process/write`, the bytes straight into base64.
-fn write_params(process: &str, write: u64, parts: &[&[u8]]) -> Vec<u8> {
+fn write_params(process: &str, write: &str, parts: &[&[u8]]) -> Vec<u8> {
     let len: usize = parts.iter().map(|part| part.len()).sum();
     let mut out = Vec::with_capacity(len.div_ceil(3) * 4 + process.len() + 64);
-    // Process ids are ours, and need no escapes.
-    out.extend_from_slice(br#"{"processId":""#);
-    out.extend_from_slice(process.as_bytes());
-    out.extend_from_slice(br#"","writeId":""#);
-    out.extend_from_slice(write.to_string().as_bytes());
+    out.extend_from_slice(br#"{"processId":"#);
+    // An executor may have told it. Text can always be written.
+    let _ = serde_json::to_writer(&mut out, process);
+    // Names of writes are ours, and need no escapes.
+    out.extend_from_slice(br#","writeId":""#);
+    out.extend_from_slice(write.as_bytes());
     out.extend_from_slice(br#"","chunk":""#);
     match parts {
         [one] => Base64::encode_into(one, &mut out),
@@ -229,7 +300,7 @@ mod tests {
     #[test]
     fn a_write_is_what_the_types_read() {
         for parts in [&[&b""[..]][..], &[b"\x00\xff\""], &[b"10\n", b"0123456789"]] {
-            let params: WriteParams = serde_json::from_slice(&write_params("h1-x", 7, parts)).unwrap();
+            let params: WriteParams = serde_json::from_slice(&write_params("h1-x", "7", parts)).unwrap();
             let expected = WriteParams {
                 process_id: "h1-x".to_owned(),
                 chunk: Base64::from(parts.concat()),

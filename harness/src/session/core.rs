@@ -11,8 +11,10 @@ use rendezvous_rpc::method::fs::{MissingChanged, MissingChangedParams};
 use rendezvous_rpc::method::http::BodyDelta;
 use rendezvous_rpc::method::initialize::Extensions;
 use rendezvous_rpc::method::network::PolicyDecision;
-use rendezvous_rpc::method::process::{self, OutputFrame, ProcessParams, ReadParams, ReadResult, StartParams};
+use rendezvous_rpc::method::process::{self, OutputFrame, ProcessParams, StartParams};
+use rendezvous_rpc::method::session::Retain;
 use rendezvous_rpc::{Method, Notification, RpcError};
+use rendezvous_wire::secret::Secret;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
@@ -22,6 +24,8 @@ use super::{Call, Class, Command, MAX_HELD, MAX_PROCESSES, Notice};
 use crate::error::{AttemptError, HarnessError};
 use crate::network::ManagedNetwork;
 
+mod attach;
+mod follow;
 pub(crate) mod listen;
 mod moving;
 mod opening;
@@ -31,7 +35,7 @@ mod window;
 
 use listen::Listeners;
 use questions::Question;
-use slot::{Progress, Slot};
+use slot::Slot;
 
 /// What a reply completes.
 #[derive(Debug)]
@@ -64,6 +68,8 @@ enum Phase {
 /// What the executor told in `initialize`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Peer {
+    /// A bearer secret.
+    pub(crate) session: Option<Secret>,
     pub(crate) environment: Option<EnvironmentInfo>,
     pub(crate) extensions: Extensions,
 }
@@ -74,6 +80,10 @@ pub(crate) struct Core {
     client_name: String,
     phase: Phase,
     session: Option<String>,
+    /// Whether to take it from another connection, the first time.
+    takes_over: bool,
+    /// Whether the executor keeps it: then processes go on without us.
+    is_kept: bool,
     peer: Peer,
     calls: CallTable<Pending>,
     processes: HashMap<String, Slot>,
@@ -99,6 +109,8 @@ impl Core {
             client_name,
             phase: Phase::Waiting,
             session: None,
+            takes_over: false,
+            is_kept: false,
             peer: Peer::default(),
             calls: CallTable::default(),
             processes: HashMap::new(),
@@ -110,6 +122,16 @@ impl Core {
             listeners: Listeners::default(),
             questions: Vec::new(),
             open_questions: 0,
+        }
+    }
+
+    /// Begins with a kept session that there is already.
+    pub(crate) fn resuming(client_name: String, session: String, takes_over: bool) -> Self {
+        Self {
+            session: Some(session),
+            takes_over,
+            is_kept: true,
+            ..Self::new(client_name)
         }
     }
 
@@ -191,7 +213,9 @@ impl Core {
     pub(crate) fn command(&mut self, command: Command) {
         match (&self.phase, command) {
             (Phase::Dead(error), Command::Call(call)) => drop(call.reply.send(Err(error.clone()))),
-            (Phase::Dead(error), Command::Start { reply, .. }) => drop(reply.send(Err(error.clone()))),
+            (Phase::Dead(error), Command::Start { reply, .. } | Command::Attach { reply, .. }) => {
+                let _ = reply.send(Err(error.clone()));
+            }
             (Phase::Waiting, command) => self.held.push_back(command),
             (Phase::Ready, Command::Call(call)) => self.send_call(call),
             (
@@ -203,6 +227,15 @@ impl Core {
                     reply,
                 },
             ) => self.start(&params, network, events, reply),
+            (
+                Phase::Ready,
+                Command::Attach {
+                    process,
+                    tail,
+                    events,
+                    reply,
+                },
+            ) => self.attach(&process, tail, events, reply),
         }
     }
 
@@ -219,7 +252,7 @@ impl Core {
         if self.blocked.as_ref() == Some(&process) {
             self.blocked = None;
         }
-        if self.processes.remove(&process).is_some() {
+        if self.processes.remove(&process).is_some() && !self.is_kept {
             self.terminate(process);
         }
     }
@@ -296,6 +329,7 @@ impl Core {
         let process = params.process_id.clone();
         let mut slot = Slot::new(events);
         slot.network = network;
+        slot.is_paged = self.is_kept;
         self.processes.insert(process.clone(), slot);
         self.call(
             Class::Once,
@@ -358,6 +392,7 @@ impl Core {
             (Some(Pending::Initialize), result) => return self.initialized(result),
             (Some(Pending::Call(call)), result) => {
                 self.count_open_files(call.method, result.is_ok());
+                self.is_kept |= call.method == Retain::NAME && result.is_ok();
                 let _ = call.reply.send(result.map_err(HarnessError::Refused));
             }
             (Some(Pending::Start { process, reply }), Ok(_)) => {
@@ -415,76 +450,6 @@ impl Core {
             self.decided(decision);
         }
         Ok(())
-    }
-
-    fn event(&mut self, process: &str, seq: u64, event: ProcessEvent) {
-        let Some(slot) = self.processes.get_mut(process) else {
-            return;
-        };
-        match slot.push(seq, event) {
-            Ok(()) => self.advance(process),
-            Err(error) => self.lose(process, error.into()),
-        }
-    }
-
-    fn page(&mut self, process: &str, page: ReadResult) {
-        let Some(slot) = self.processes.get_mut(process) else {
-            return;
-        };
-        match slot.page(page) {
-            Ok(()) => self.advance(process),
-            Err(error) => self.lose(process, error.into()),
-        }
-    }
-
-    /// Delivers what is in order, and reads again what is not.
-    fn advance(&mut self, process: &str) {
-        let Some(slot) = self.processes.get_mut(process) else {
-            return;
-        };
-        match slot.deliver() {
-            Progress::Going => {}
-            Progress::ReadAgain => self.read(process),
-            Progress::Blocked => self.blocked = Some(process.to_owned()),
-            Progress::Done => {
-                // Everything is here: the executor need not keep it for a slow reader.
-                let last = slot.delivered();
-                self.processes.remove(process);
-                self.tell_consumed(process, last);
-            }
-            Progress::Abandoned => self.abandon(process.to_owned()),
-        }
-    }
-
-    fn read(&mut self, process: &str) {
-        let Some(slot) = self.processes.get_mut(process) else {
-            return;
-        };
-        if slot.reading || !matches!(self.phase, Phase::Ready) {
-            return;
-        }
-        slot.reading = true;
-        let params = ReadParams {
-            process_id: process.to_owned(),
-            after_seq: Some(slot.delivered()),
-            max_bytes: None,
-            wait_ms: Some(0),
-        };
-        let pending = Pending::Read {
-            process: process.to_owned(),
-        };
-        self.call(Class::Repeatable, process::Read::NAME, &params, pending);
-    }
-
-    /// The process cannot be followed any more; others go on.
-    fn lose(&mut self, process: &str, error: HarnessError) {
-        if self.blocked.as_deref() == Some(process) {
-            self.blocked = None;
-        }
-        if let Some(slot) = self.processes.remove(process) {
-            slot.events.fail(error);
-            self.terminate(process.to_owned());
-        }
     }
 }
 

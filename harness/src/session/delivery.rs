@@ -35,7 +35,7 @@ impl Event for ProcessEvent {
     fn len(&self) -> usize {
         match self {
             Self::Output { bytes, .. } => bytes.len(),
-            Self::Exited { .. } | Self::Closed => 0,
+            Self::Exited { .. } | Self::Dropped { .. } | Self::Closed => 0,
         }
     }
 }

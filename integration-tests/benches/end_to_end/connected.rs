@@ -26,6 +26,7 @@ pub(crate) async fn run(count: Option<&str>) -> anyhow::Result<()> {
         while let Some(event) = process.next().await? {
             match event {
                 ProcessEvent::Exited { code: exit, .. } => code = Some(exit),
+                ProcessEvent::Dropped { .. } => anyhow::bail!("output was dropped"),
                 ProcessEvent::Closed => break,
                 ProcessEvent::Output { .. } => {}
             }

@@ -169,7 +169,7 @@ async fn output(environment: &Environment, argv: &[&str]) -> Result<String> {
         match event {
             ProcessEvent::Output { bytes, .. } => output.extend_from_slice(&bytes),
             ProcessEvent::Exited { code: exit, .. } => code = Some(exit),
-            ProcessEvent::Closed => {}
+            ProcessEvent::Dropped { .. } | ProcessEvent::Closed => {}
         }
     }
     ensure!(code == Some(0), "{argv:?} ended with {code:?}");

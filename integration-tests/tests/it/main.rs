@@ -34,6 +34,7 @@ fn main() -> std::process::ExitCode {
         ours::bulk::cases(),
         ours::cases(),
         resume::cases(),
+        ours::kept::cases(),
         services::cases(),
         bad_input::cases(),
         limits::cases(),

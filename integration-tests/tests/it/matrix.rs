@@ -105,6 +105,12 @@ const SCENARIOS: &[Scenario] = &[
         ours: play_ours!(ours::commands::play),
     },
     Scenario {
+        name: "control",
+        core: Core::Mixed,
+        stock: None,
+        ours: play_ours!(ours::control::play),
+    },
+    Scenario {
         name: "library",
         core: Core::All,
         stock: None,

@@ -2,7 +2,9 @@
 
 pub(crate) mod bulk;
 pub(crate) mod commands;
+pub(crate) mod control;
 pub(crate) mod files;
+pub(crate) mod kept;
 pub(crate) mod library;
 pub(crate) mod life;
 pub(crate) mod links;

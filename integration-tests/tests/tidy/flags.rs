@@ -12,8 +12,22 @@ const BINARIES: [&str; 4] = ["executor", "harness", "registry", "relay"];
 
 /// Options without a variable, because they say what one call is to do: they are no configuration.
 const OF_ONE_CALL: &[(&str, &[&str])] = &[
-    ("harness run", &["--allow-host", "--deny-host", "--env", "--tty"]),
-    ("harness shell", &["--env"]),
+    (
+        "harness run",
+        &[
+            "--allow-host",
+            "--deny-host",
+            "--detach",
+            "--env",
+            "--interactive",
+            "--name",
+            "--tty",
+        ],
+    ),
+    ("harness shell", &["--detach", "--env", "--name"]),
+    ("harness ps", &["--all", "--json"]),
+    ("harness attach", &["--no-stdin", "--tail", "--take-over"]),
+    ("harness kill", &["--signal"]),
     ("harness info", &["--json"]),
     ("harness cp", &["--recursive"]),
     ("registry environment create", &["--name"]),

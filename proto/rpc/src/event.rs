@@ -31,6 +31,11 @@ pub enum ProcessEvent {
         /// Whether a sandbox was likely what stopped it.
         sandbox_denied: Option<bool>,
     },
+    /// Output is missing here: the executor dropped it, as the oldest of what it kept. Told of kept sessions only.
+    Dropped {
+        /// All bytes that were dropped since the start of the process, also what was taken before.
+        bytes: u64,
+    },
     /// Nothing more comes.
     Closed,
 }
@@ -39,7 +44,7 @@ impl ProcessEvent {
     fn len(&self) -> usize {
         match self {
             Self::Output { bytes, .. } => bytes.len(),
-            Self::Exited { .. } | Self::Closed => 0,
+            Self::Exited { .. } | Self::Dropped { .. } | Self::Closed => 0,
         }
     }
 }
@@ -80,6 +85,16 @@ pub struct EventOrder {
     pending_bytes: usize,
     exit_seen: bool,
     closed_at: Option<u64>,
+    gap: Option<Gap>,
+}
+
+/// Numbers that will never come.
+#[derive(Clone, Copy, Debug)]
+struct Gap {
+    /// The last of them.
+    through: u64,
+    /// What was dropped, until it is told.
+    bytes: Option<u64>,
 }
 
 impl EventOrder {
@@ -120,27 +135,50 @@ impl EventOrder {
 
     /// The next event, when it is here.
     pub fn pop(&mut self) -> Option<(u64, ProcessEvent)> {
-        let next = self.delivered + 1;
-        let entry = self.pending.first_entry().filter(|entry| *entry.key() == next)?;
-        let event = entry.remove();
-        self.pending_bytes -= event.len();
-        self.delivered = next;
-        Some((next, event))
+        loop {
+            let next = self.delivered + 1;
+            if let Some(entry) = self.pending.first_entry().filter(|entry| *entry.key() == next) {
+                let event = entry.remove();
+                self.pending_bytes -= event.len();
+                self.delivered = next;
+                return Some((next, event));
+            }
+            let gap = self.gap.as_mut().filter(|gap| gap.through >= next)?;
+            let early = self.pending.first_key_value().map(|(seq, _)| *seq - 1);
+            self.delivered = early.map_or(gap.through, |before| before.min(gap.through));
+            if let Some(bytes) = gap.bytes.take() {
+                return Some((self.delivered, ProcessEvent::Dropped { bytes }));
+            }
+        }
+    }
+
+    /// Begins with a page of a kept session, as if what came before it had been given, but for the exit. The page is to be
+    /// taken by [`EventOrder::catch_up`] next.
+    pub fn begin_with(&mut self, page: &ReadResult) {
+        let first = page.chunks.first().map_or(page.next_seq, |chunk| chunk.seq);
+        let before = first.saturating_sub(1);
+        let exit = page.exit_seq.map(|exit| exit.saturating_sub(1));
+        self.delivered = exit.map_or(before, |exit| exit.min(before));
+        self.gap = Some(Gap {
+            through: before,
+            bytes: None,
+        });
     }
 
     /// Takes a page that was read after [`EventOrder::delivered`] without a byte limit.
     ///
     /// Every number up to the page's end must be a chunk, an event that waits here, or the exit, which has no chunk: then
-    /// everything up to there is ready. The close is always the last number.
+    /// everything up to there is ready. The close is always the last number. A page of a kept session may have had a limit: it
+    /// tells which number the exit has, and what was dropped.
     ///
     /// # Errors
     ///
     /// [`OrderError::NotRetained`] when a number is missing.
-    pub fn catch_up(&mut self, page: ReadResult) -> Result<(), OrderError> {
+    pub fn catch_up(&mut self, mut page: ReadResult) -> Result<(), OrderError> {
         let Some(last) = page.next_seq.checked_sub(1) else {
             return Err(OrderError::Unnumbered);
         };
-        for chunk in page.chunks {
+        for chunk in std::mem::take(&mut page.chunks) {
             let known = chunk.seq <= self.delivered || self.pending.contains_key(&chunk.seq);
             if known {
                 continue;
@@ -159,26 +197,45 @@ impl EventOrder {
             self.check_close(last, &ProcessEvent::Closed)?;
             self.insert(last, ProcessEvent::Closed);
         }
+        if let Some(exit) = page.exit_seq.filter(|exit| (self.delivered + 1..=last).contains(exit))
+            && !self.exit_seen
+        {
+            self.exited(exit, &page);
+        }
+        let known = self.gap.map_or(self.delivered, |gap| gap.through.max(self.delivered));
+        if let Some(dropped) = page.dropped.filter(|dropped| dropped.through > known) {
+            self.gap = Some(Gap {
+                through: dropped.through.min(last),
+                bytes: Some(dropped.bytes),
+            });
+        }
         match self.missing_through(last) {
             (0, _) => Ok(()),
-            (1, seq) if page.exited && !self.exit_seen => {
-                let event = ProcessEvent::Exited {
-                    code: page.exit_code.unwrap_or(-1),
-                    sandbox_denied: page.sandbox_denied,
-                };
-                self.insert(seq, event);
+            (1, seq) if page.exited && page.exit_seq.is_none() && !self.exit_seen => {
+                self.exited(seq, &page);
                 Ok(())
             }
             _ => Err(OrderError::NotRetained(last)),
         }
     }
 
-    /// How many numbers up to `last` are neither given nor here, and the first of them.
+    /// The program ended, with this number, as a page tells.
+    fn exited(&mut self, seq: u64, page: &ReadResult) {
+        let event = ProcessEvent::Exited {
+            code: page.exit_code.unwrap_or(-1),
+            sandbox_denied: page.sandbox_denied,
+        };
+        self.insert(seq, event);
+    }
+
+    /// How many numbers up to `last` are neither given nor here nor dropped, and the first of them.
     fn missing_through(&self, last: u64) -> (u64, u64) {
         let mut missing = 0;
         let mut first = 0;
-        let mut expected = self.delivered + 1;
-        let present = self.pending.range(expected..=last).map(|(seq, _)| *seq);
+        let dropped = self.gap.map_or(0, |gap| gap.through);
+        let mut expected = self.delivered.max(dropped) + 1;
+        let present = self.pending.range(expected.min(last)..=last).map(|(seq, _)| *seq);
+        let present = present.filter(|seq| *seq > dropped);
         for seq in present.chain(std::iter::once(last.saturating_add(1))) {
             if seq > expected && missing == 0 {
                 first = expected;
@@ -205,7 +262,7 @@ impl EventOrder {
         match event {
             ProcessEvent::Exited { .. } => self.exit_seen = true,
             ProcessEvent::Closed => self.closed_at = Some(seq),
-            ProcessEvent::Output { .. } => {}
+            ProcessEvent::Output { .. } | ProcessEvent::Dropped { .. } => {}
         }
         self.pending_bytes += event.len();
         self.pending.insert(seq, event);

@@ -10,6 +10,7 @@ pub mod http;
 pub mod initialize;
 pub mod network;
 pub mod process;
+pub mod session;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;

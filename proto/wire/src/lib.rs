@@ -8,6 +8,7 @@
 //! * [`ticket`]: the claims of the signed capability inside a relay URL.
 //! * [`control`]: what a relay and the registry tell each other.
 //! * [`json`]: bounds that JSON from outside must respect before it is decoded.
+//! * [`quantity`]: durations and sizes as people write and read them.
 //! * [`limits`], [`reason`]: every number and every reason that both ends of a wire must know.
 
 pub mod control;
@@ -16,6 +17,7 @@ pub mod id;
 pub mod json;
 pub mod key;
 pub mod limits;
+pub mod quantity;
 pub mod reason;
 pub mod registry;
 pub mod secret;

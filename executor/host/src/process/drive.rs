@@ -1,15 +1,16 @@
 //! One running process: its handle, and the task that reads it, watches it and pushes what happens.
 
+mod kept;
+
 use std::future::poll_fn;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use rustix::process::Signal;
 use rustix::termios::{Winsize, tcsetwinsize};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -23,7 +24,8 @@ use super::log::Log;
 use super::outlet::{Event, Outlet};
 use super::source::{Read, Source};
 use super::spawn::{Ended, Leader, Spawned};
-use super::{Budget, Page, ReadRequest, Stream, WriteError, WriteStatus, sys};
+use super::spool::Spool;
+use super::{Budget, Signal, State, Stream, Summary, WriteError, WriteStatus, sys};
 use crate::proxy::Serving;
 
 /// What a program wrote before it ended is read before its exit is reported, up to the capacity of a pipe.
@@ -48,6 +50,10 @@ pub struct Process {
 #[derive(Debug)]
 struct Shared {
     id: Arc<str>,
+    /// As it is shown.
+    argv: Vec<String>,
+    pid: i32,
+    started: Instant,
     terminal: bool,
     log: Mutex<Log>,
     leader: Mutex<Leader>,
@@ -57,6 +63,8 @@ struct Shared {
     screen: Weak<OwnedFd>,
     /// The reader's window has opened.
     consumed: Notify,
+    /// Its output on disk, if it is kept.
+    spool: OnceLock<Arc<Mutex<Spool>>>,
     terminated: CancellationToken,
     abandoned: CancellationToken,
 }
@@ -72,6 +80,7 @@ impl Process {
     ) -> io::Result<(Self, Driver)> {
         let Spawned {
             leader,
+            argv,
             stdin,
             outputs,
             is_confined,
@@ -91,6 +100,9 @@ impl Process {
         let exit = sys::watch(leader.watch()?, Interest::READABLE)?;
         let shared = Arc::new(Shared {
             id,
+            argv,
+            pid: leader.pid(),
+            started: Instant::now(),
             terminal,
             log: Mutex::new(Log::new(budget, is_confined, has_window)),
             leader: Mutex::new(leader),
@@ -98,6 +110,7 @@ impl Process {
             changed: Notify::new(),
             screen,
             consumed: Notify::new(),
+            spool: OnceLock::new(),
             terminated: CancellationToken::new(),
             abandoned: CancellationToken::new(),
         });
@@ -119,32 +132,7 @@ impl Process {
 
     /// The operating system's number of the program; also of its session and group.
     pub fn pid(&self) -> i32 {
-        self.shared.leader().pid()
-    }
-
-    /// Reads what is retained, waiting for news as long as the request says.
-    pub async fn read(&self, request: ReadRequest) -> Page {
-        let deadline = Instant::now().checked_add(request.wait);
-        loop {
-            let changed = self.shared.changed.notified();
-            tokio::pin!(changed);
-            // News between the look and the wait must not be missed.
-            changed.as_mut().enable();
-            if let Some(page) = self.shared.log().page(request) {
-                return page;
-            }
-            let timeout = async {
-                match deadline {
-                    Some(deadline) => sleep_until(deadline).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                biased;
-                () = changed => {}
-                () = timeout => return self.shared.log().page_now(request),
-            }
-        }
+        self.shared.pid
     }
 
     /// The reader has taken everything up to `seq`; see [`super::Processes::set_window`].
@@ -197,9 +185,31 @@ impl Process {
         self.shared.terminal
     }
 
-    /// Sends SIGINT to the group, unless the program has ended.
-    pub fn interrupt(&self) {
-        self.shared.leader().signal(Signal::INT);
+    /// Signals the group, unless the program has ended.
+    pub fn signal(&self, signal: Signal) {
+        self.shared.leader().signal(signal.as_system());
+    }
+
+    /// Where it stands.
+    pub fn summary(&self) -> Summary {
+        let shared = &self.shared;
+        let log = shared.log();
+        let state = match (log.is_closed() && !log.is_on_its_way(), log.exit_code()) {
+            (true, _) => State::Closed,
+            (false, Some(_)) => State::Exited,
+            (false, None) => State::Running,
+        };
+        Summary {
+            state,
+            exit_code: log.exit_code(),
+            argv: shared.argv.clone(),
+            terminal: shared.terminal,
+            pid: shared.pid,
+            age: shared.started.elapsed(),
+            next_seq: log.next_seq(),
+            retained_bytes: log.retained_bytes(),
+            dropped_bytes: log.dropped().map_or(0, |dropped| dropped.bytes),
+        }
     }
 
     /// Kills the group at once, unless the program has ended. Returns whether it had not.
@@ -211,7 +221,7 @@ impl Process {
             return false;
         }
         self.shared.terminated.cancel();
-        leader.signal(Signal::KILL);
+        leader.signal(rustix::process::Signal::KILL);
         self.shared.input.abandon();
         true
     }
@@ -271,7 +281,7 @@ impl Driver {
         while !exited || !self.sources.is_empty() {
             let (has_room, has_unsent, is_starved) = {
                 let log = self.shared.log();
-                (log.has_room(), log.has_unsent(), log.is_starved())
+                (log.has_room(outlet.is_attached()), log.has_unsent(), log.is_starved())
             };
             let may_read = has_room && !self.sources.is_empty();
             let has_parked = self.sources.iter().any(Source::is_parked);
@@ -334,7 +344,7 @@ impl Driver {
     /// Reads on to the end of all output, but not for long: the processes of a sandbox die just after its program.
     async fn wait_for_explanation(&mut self) {
         let deadline = Instant::now() + EXPLANATION_LIMIT;
-        while !self.sources.is_empty() && self.shared.log().has_room() {
+        while !self.sources.is_empty() && self.shared.log().has_room(true) {
             tokio::select! {
                 biased;
                 () = self.shared.abandoned.cancelled() => return,
@@ -356,7 +366,7 @@ impl Driver {
         let mut index = 0;
         let mut drained = 0;
         while index < self.sources.len() {
-            let can_read = drained < DRAIN_LIMIT && self.shared.log().has_room();
+            let can_read = drained < DRAIN_LIMIT && self.shared.log().has_room(true);
             let read = if can_read { self.sources[index].read_now() } else { None };
             match &read {
                 Some(Read::Data(data)) => drained += data.len(),
@@ -445,49 +455,4 @@ pub(super) async fn push_rest(process: &Process, outlet: &Outlet) {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::ffi::OsString;
-
-    use tokio::sync::mpsc;
-
-    use super::super::{Change, Spec, Stdio, spawn};
-    use super::*;
-
-    #[tokio::test]
-    async fn a_busy_output_does_not_starve_the_other() {
-        let spec = Spec {
-            argv: ["/bin/sleep", "1000"].map(OsString::from).to_vec(),
-            arg0: None,
-            cwd: "/".into(),
-            env: Vec::new(),
-            stdio: Stdio::Pipes { stdin: false },
-            jail: None,
-        };
-        let mut spawned = spawn::spawn(spec, false).await.unwrap();
-        // Both have more than one read gives.
-        let mut writers = Vec::new();
-        spawned.outputs = [Stream::Stdout, Stream::Stderr]
-            .map(|stream| {
-                let (reader, writer) = rustix::pipe::pipe().unwrap();
-                assert_eq!(rustix::io::write(&writer, &[0; 60_000]), Ok(60_000));
-                writers.push(writer);
-                (stream, reader)
-            })
-            .into();
-        let (process, driver) = Process::new("p".into(), spawned, Arc::default(), Arc::default(), None).unwrap();
-        let (listener, mut events) = mpsc::channel(16);
-        let outlet = Outlet::default();
-        outlet.attach(listener);
-        let driving = tokio::spawn(async move { driver.run(&outlet).await });
-        let mut order = Vec::new();
-        while order.len() < 4 {
-            if let Change::Output(chunk) = events.recv().await.unwrap().change {
-                order.push(chunk.stream);
-            }
-        }
-        let [out, err] = [Stream::Stdout, Stream::Stderr];
-        assert_eq!(order, [out, err, out, err]);
-        process.abandon();
-        driving.await.unwrap();
-    }
-}
+mod tests;

@@ -1,4 +1,8 @@
 //! The changes of one process, in order: what is retained, and what still has to be pushed.
+//!
+//! A process that is kept has its output on disk too; then memory is for what is not there yet, and for the last of it.
+
+mod kept;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,6 +11,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use self::kept::Kept;
+use super::spool::{Contents, MAX_WAITING};
 use super::{Budget, Change, Chunk, RETAINED_FLOOR, Stream};
 use crate::sandbox::is_denial;
 
@@ -24,11 +30,16 @@ pub const WINDOW_BYTES: usize = 4 * 1024 * 1024;
 /// Pieces that such a reader may leave unconsumed before the program is no longer read.
 pub const WINDOW_CHUNKS: u64 = 2048;
 
+/// Most bytes in a page of a process whose output is kept, unless its first piece is larger.
+pub const MAX_KEPT_PAGE: usize = 4 * 1024 * 1024;
+
 /// What to read of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadRequest {
     /// Only changes with a higher `seq`.
     pub after: u64,
+    /// Instead of that, what begins about so many bytes before the end of the output, up to 256 KiB more.
+    pub tail: Option<u64>,
     /// Stop before the piece that would exceed so many bytes, but give at least one.
     pub max_bytes: Option<usize>,
     /// How long to wait while there is nothing.
@@ -48,6 +59,21 @@ pub struct Page {
     pub denied: Option<bool>,
     /// Whether nothing more will come.
     pub closed: bool,
+    /// The number of the exit, if the program ended.
+    pub exit_seq: Option<u64>,
+    /// What can be read no more.
+    pub dropped: Option<Dropped>,
+    /// Whether the output is kept ([`super::Processes::keep`]). Then a page has an end even if none was asked for.
+    pub is_kept: bool,
+}
+
+/// Output that can be read no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dropped {
+    /// The last number before the first piece that can be read.
+    pub through: u64,
+    /// All bytes that were dropped.
+    pub bytes: u64,
 }
 
 /// The log of one process.
@@ -56,6 +82,9 @@ pub(super) struct Log {
     budget: Arc<Budget>,
     chunks: VecDeque<Chunk>,
     bytes: usize,
+    /// Bytes that were ever written.
+    written: u64,
+    kept: Option<Kept>,
     next_seq: u64,
     exit: Option<Exit>,
     /// Whether the program runs in a sandbox.
@@ -85,6 +114,8 @@ impl Log {
             budget,
             chunks: VecDeque::new(),
             bytes: 0,
+            written: 0,
+            kept: None,
             next_seq: 1,
             exit: None,
             is_confined,
@@ -99,6 +130,10 @@ impl Log {
 
     pub(super) fn output(&mut self, stream: Stream, data: Bytes) {
         self.bytes += data.len();
+        self.written += data.len() as u64;
+        if let Some(kept) = &mut self.kept {
+            kept.output(data.len());
+        }
         self.unsent_bytes += data.len();
         self.unconsumed_bytes += data.len();
         self.budget.retain(data.len());
@@ -127,6 +162,96 @@ impl Log {
 
     pub(super) fn exit_code(&self) -> Option<i32> {
         self.exit.map(|exit| exit.code)
+    }
+
+    pub(super) fn next_seq(&self) -> u64 {
+        self.next_seq
+    }
+
+    /// Bytes of output that can be read.
+    pub(super) fn retained_bytes(&self) -> u64 {
+        match self.kept.as_ref().filter(|kept| kept.first().is_some()) {
+            Some(kept) => kept.bytes().max(self.bytes as u64),
+            None => self.bytes as u64,
+        }
+    }
+
+    /// Output that can be read no more.
+    pub(super) fn dropped(&self) -> Option<Dropped> {
+        let bytes = self.written - self.retained_bytes();
+        let on_disk = self.kept.as_ref().and_then(Kept::first);
+        let first = on_disk.into_iter().chain(self.first_in_memory()).min();
+        (bytes > 0).then(|| Dropped {
+            through: first.unwrap_or(self.next_seq) - 1,
+            bytes,
+        })
+    }
+
+    /// Whether something still has to go to disk.
+    pub(super) fn is_on_its_way(&self) -> bool {
+        self.kept.as_ref().is_some_and(Kept::is_waiting)
+    }
+
+    fn first_in_memory(&self) -> Option<u64> {
+        self.chunks.front().map(|chunk| chunk.seq)
+    }
+
+    /// From now on the output goes to disk, beginning with what is here.
+    pub(super) fn keep(&mut self) {
+        self.kept = Some(Kept::new(self.bytes));
+    }
+
+    /// What has to go to disk next; empty when all is there.
+    pub(super) fn to_keep(&self) -> Vec<Chunk> {
+        let Some(kept) = &self.kept else { return Vec::new() };
+        let waiting = self.chunks.range(self.position(kept.through().saturating_add(1))..);
+        let mut bytes = 0;
+        let fits = |chunk: &&Chunk| {
+            bytes += chunk.data.len();
+            bytes <= MAX_WAITING
+        };
+        waiting.take_while(fits).cloned().collect()
+    }
+
+    /// These pieces are on disk now.
+    pub(super) fn is_on_disk(&mut self, pieces: &[Chunk], contents: Contents) {
+        if let (Some(kept), Some(last)) = (&mut self.kept, pieces.last()) {
+            kept.written(last.seq, pieces.iter().map(|chunk| chunk.data.len()).sum(), contents);
+        }
+        self.trim();
+    }
+
+    /// The disk takes nothing more. What is there can be read no more either, so that one gap is all that is lost.
+    pub(super) fn give_up_disk(&mut self) {
+        if let Some(kept) = &mut self.kept {
+            kept.give_up();
+        }
+        self.trim();
+    }
+
+    /// Whether the answer to a request begins on disk.
+    pub(super) fn is_answered_from_disk(&self, after: u64) -> bool {
+        let Some(first) = self.kept.as_ref().and_then(Kept::first) else {
+            return false;
+        };
+        let in_memory = self.first_in_memory().unwrap_or(self.next_seq);
+        first < in_memory && after.saturating_add(1) < in_memory
+    }
+
+    /// The number in memory after which there are so many bytes; nothing when there are fewer.
+    pub(super) fn tail(&self, bytes: u64) -> Option<u64> {
+        let mut left = bytes;
+        for chunk in self.chunks.iter().rev() {
+            if left == 0 {
+                return Some(chunk.seq);
+            }
+            left = left.saturating_sub(chunk.data.len() as u64);
+        }
+        match self.first_in_memory() {
+            _ if bytes == 0 => Some(self.next_seq - 1),
+            Some(first) if left == 0 => Some(first - 1),
+            _ => None,
+        }
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -168,7 +293,11 @@ impl Log {
                 || self.chunks.len() > MAX_RETAINED_CHUNKS
                 || (self.bytes > RETAINED_FLOOR && self.budget.is_full());
             let is_awaited = oldest.seq > self.consumed;
-            if !over || oldest.seq >= self.cursor || (is_awaited && self.has_window()) {
+            let is_needed = match &self.kept {
+                Some(kept) => !kept.has(oldest.seq),
+                None => is_awaited && self.has_window(),
+            };
+            if !over || oldest.seq >= self.cursor || is_needed {
                 return;
             }
             self.bytes -= oldest.data.len();
@@ -180,10 +309,15 @@ impl Log {
         }
     }
 
-    /// Whether the program should be read on.
-    pub(super) fn has_room(&self) -> bool {
+    /// Whether the program should be read on, while somebody is attached or not.
+    pub(super) fn has_room(&self, is_attended: bool) -> bool {
         let keeps_up = self.unsent_bytes < MAX_UNSENT_BYTES && self.next_seq - self.cursor < MAX_UNSENT_CHUNKS;
-        keeps_up && (!self.has_window() || (self.fits_window() && !self.is_starved()))
+        let is_followed = match &self.kept {
+            // Nobody who is away holds up what is kept for them; who is there loses nothing.
+            Some(kept) => kept.has_room() && !(is_attended && self.has_window() && kept.endangers(self.consumed)),
+            None => !self.has_window() || (self.fits_window() && !self.is_starved()),
+        };
+        keeps_up && is_followed
     }
 
     fn fits_window(&self) -> bool {
@@ -192,7 +326,7 @@ impl Log {
 
     /// Whether only the budget of all processes keeps the program from being read.
     pub(super) fn is_starved(&self) -> bool {
-        self.has_window() && self.unconsumed_bytes >= RETAINED_FLOOR && self.budget.is_full()
+        self.kept.is_none() && self.has_window() && self.unconsumed_bytes >= RETAINED_FLOOR && self.budget.is_full()
     }
 
     pub(super) fn has_unsent(&self) -> bool {
@@ -239,6 +373,7 @@ impl Log {
     pub(super) fn page_now(&self, request: ReadRequest) -> Page {
         let mut chunks = Vec::new();
         let mut bytes = 0_usize;
+        let request = self.bounded(request);
         for chunk in self.chunks.range(self.position(request.after.saturating_add(1))..) {
             bytes = bytes.saturating_add(chunk.data.len());
             if !chunks.is_empty() && request.max_bytes.is_some_and(|max| bytes > max) {
@@ -246,6 +381,23 @@ impl Log {
             }
             chunks.push(chunk.clone());
         }
+        self.page_of(chunks, request)
+    }
+
+    /// A request as it is answered: a page of what is kept has an end.
+    pub(super) fn bounded(&self, request: ReadRequest) -> ReadRequest {
+        if self.kept.is_none() {
+            return request;
+        }
+        let max_bytes = request.max_bytes.unwrap_or(MAX_KEPT_PAGE).min(MAX_KEPT_PAGE);
+        ReadRequest {
+            max_bytes: Some(max_bytes),
+            ..request
+        }
+    }
+
+    /// The page with these pieces, and the present state.
+    pub(super) fn page_of(&self, chunks: Vec<Chunk>, request: ReadRequest) -> Page {
         let next_seq = match (request.max_bytes, chunks.last()) {
             (Some(_), Some(last)) => last.seq + 1,
             _ => self.next_seq,
@@ -260,6 +412,9 @@ impl Log {
                 Some(false)
             },
             closed: self.is_closed(),
+            exit_seq: self.exit.map(|exit| exit.seq),
+            dropped: self.dropped(),
+            is_kept: self.kept.is_some(),
         }
     }
 }
@@ -271,214 +426,4 @@ impl Drop for Log {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn log() -> Log {
-        Log::new(Arc::new(Budget::default()), false, Arc::default())
-    }
-
-    fn with_window(budget: &Arc<Budget>) -> Log {
-        Log::new(Arc::clone(budget), false, Arc::new(AtomicBool::new(true)))
-    }
-
-    fn write(log: &mut Log, len: usize) {
-        log.output(Stream::Stdout, Bytes::from(vec![b'x'; len]));
-    }
-
-    fn read(log: &Log, after: u64, max_bytes: Option<usize>) -> Page {
-        log.page_now(ReadRequest {
-            after,
-            max_bytes,
-            wait: Duration::ZERO,
-        })
-    }
-
-    fn seqs(page: &Page) -> Vec<u64> {
-        page.chunks.iter().map(|chunk| chunk.seq).collect()
-    }
-
-    #[test]
-    fn numbers_output_exit_and_end_together() {
-        let mut log = log();
-        write(&mut log, 3);
-        log.exited(7);
-        write(&mut log, 2);
-        log.close();
-        let pushed: Vec<_> = std::iter::from_fn(|| log.next_unsent()).collect();
-        assert_eq!(pushed.iter().map(Change::seq).collect::<Vec<_>>(), [1, 2, 3, 4]);
-        assert_eq!(
-            pushed[1],
-            Change::Exited {
-                seq: 2,
-                code: 7,
-                denied: false
-            }
-        );
-        assert_eq!(pushed[3], Change::Closed { seq: 4 });
-        let page = read(&log, 0, None);
-        assert_eq!(seqs(&page), [1, 3]);
-        assert_eq!((page.next_seq, page.exit_code, page.closed), (5, Some(7), true));
-    }
-
-    #[test]
-    fn pages_by_bytes_but_gives_at_least_one_piece() {
-        let mut log = log();
-        for _ in 0..4 {
-            write(&mut log, 10);
-        }
-        for (max, expected, next) in [
-            (0, vec![1], 2),
-            (10, vec![1], 2),
-            (19, vec![1], 2),
-            (20, vec![1, 2], 3),
-            (99, vec![1, 2, 3, 4], 5),
-        ] {
-            let page = read(&log, 0, Some(max));
-            assert_eq!((seqs(&page), page.next_seq), (expected, next), "{max} bytes");
-        }
-        assert_eq!(read(&log, 4, Some(1)).next_seq, 5);
-        assert_eq!(seqs(&read(&log, 2, None)), [3, 4]);
-        assert!(read(&log, u64::MAX, None).chunks.is_empty());
-    }
-
-    #[test]
-    fn retains_a_bounded_tail_with_a_visible_gap() {
-        let mut log = log();
-        for _ in 0..300 {
-            write(&mut log, 8192);
-            log.skip_unsent();
-        }
-        let page = read(&log, 0, None);
-        assert_eq!(page.chunks.len(), MAX_RETAINED_BYTES / 8192);
-        assert_eq!(page.chunks[0].seq, 300 - 128 + 1);
-        assert_eq!(page.next_seq, 301);
-
-        let mut log = self::log();
-        for _ in 0..MAX_RETAINED_CHUNKS + 10 {
-            write(&mut log, 1);
-            log.skip_unsent();
-        }
-        let page = read(&log, 0, None);
-        assert_eq!((page.chunks.len(), page.chunks[0].seq), (MAX_RETAINED_CHUNKS, 11));
-    }
-
-    #[test]
-    fn stops_reading_when_pushing_falls_behind() {
-        let mut log = log();
-        while log.has_room() {
-            write(&mut log, 44 * 1024);
-        }
-        assert!(log.bytes <= MAX_UNSENT_BYTES + 44 * 1024);
-        while log.next_unsent().is_some() {}
-        assert!(log.has_room() && !log.has_unsent());
-        for _ in 0..MAX_UNSENT_CHUNKS {
-            assert!(log.has_room());
-            write(&mut log, 1);
-        }
-        assert!(!log.has_room());
-        log.skip_unsent();
-        assert!(log.has_room());
-    }
-
-    #[test]
-    fn never_drops_what_is_still_to_be_pushed() {
-        let budget = Arc::new(Budget::new(1, 0));
-        let mut log = Log::new(Arc::clone(&budget), false, Arc::default());
-        for _ in 0..8 {
-            write(&mut log, RETAINED_FLOOR);
-        }
-        assert_eq!(log.chunks.len(), 8);
-        log.skip_unsent();
-        assert_eq!(log.chunks.len(), 1, "a full budget leaves the floor");
-        assert_eq!(budget.retained(), RETAINED_FLOOR);
-        drop(log);
-        assert_eq!(budget.retained(), 0);
-    }
-
-    #[test]
-    fn keeps_what_its_reader_has_not_taken() {
-        let budget = Arc::new(Budget::default());
-        let mut log = with_window(&budget);
-        let mut written = 0;
-        while log.has_room() {
-            write(&mut log, 8192);
-            // Detached or not, what was sent may not have arrived.
-            log.skip_unsent();
-            written += 1;
-        }
-        assert_eq!(written, WINDOW_BYTES / 8192);
-        assert_eq!(seqs(&read(&log, 0, None)).len(), written, "nothing was dropped");
-        log.consume(0);
-        assert!(!log.has_room());
-        log.consume(1);
-        assert!(log.has_room());
-        assert!(log.bytes <= WINDOW_BYTES, "what was taken goes first");
-        log.consume(u64::MAX);
-        assert_eq!(log.unconsumed_bytes, 0);
-        log.consume(3);
-        assert_eq!(log.consumed, written as u64, "it never goes back");
-        write(&mut log, 8192);
-        log.skip_unsent();
-        assert!(log.bytes <= MAX_RETAINED_BYTES && log.is_awaited());
-        log.close();
-        log.consume(u64::MAX);
-        assert!(!log.is_awaited());
-
-        let mut log = with_window(&budget);
-        while log.has_room() {
-            write(&mut log, 1);
-            log.skip_unsent();
-        }
-        assert_eq!(log.next_seq - 1, WINDOW_CHUNKS);
-    }
-
-    #[test]
-    fn a_window_closes_early_when_the_budget_is_full_but_never_wholly() {
-        let budget = Arc::new(Budget::new(1, 0));
-        let mut log = with_window(&budget);
-        write(&mut log, RETAINED_FLOOR - 1);
-        log.skip_unsent();
-        assert!(log.has_room());
-        write(&mut log, 1);
-        log.skip_unsent();
-        assert!(!log.has_room() && log.is_starved());
-        assert_eq!(read(&log, 0, None).chunks.len(), 2);
-        log.consume(1);
-        assert!(log.has_room());
-    }
-
-    #[test]
-    fn a_reader_without_a_window_frees_what_one_with_it_held() {
-        let mut log = with_window(&Arc::new(Budget::default()));
-        while log.has_room() {
-            write(&mut log, 8192);
-            log.skip_unsent();
-        }
-        log.has_window.store(false, Ordering::Relaxed);
-        assert!(log.has_room());
-        write(&mut log, 8192);
-        log.skip_unsent();
-        assert!(log.bytes <= MAX_RETAINED_BYTES);
-        log.consume(u64::MAX);
-        assert_eq!(log.unconsumed_bytes, 0);
-    }
-
-    #[test]
-    fn answers_a_long_poll_only_with_news() {
-        let mut log = log();
-        let after = |after| ReadRequest {
-            after,
-            ..ReadRequest::default()
-        };
-        assert_eq!(log.page(after(0)), None);
-        write(&mut log, 1);
-        assert!(log.page(after(0)).is_some());
-        assert_eq!(log.page(after(1)), None);
-        log.exited(0);
-        assert!(log.page(after(1)).is_some());
-        assert_eq!(log.page(after(2)), None, "the exit is known already");
-        log.close();
-        assert!(log.page(after(3)).is_some());
-    }
-}
+mod tests;

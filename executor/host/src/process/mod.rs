@@ -4,16 +4,19 @@
 //! one counter, `seq`, from 1; the end ([`Change::Closed`]) is always last and follows as soon as the program has
 //! exited and nobody holds its output any more. What it wrote is retained up to [`MAX_RETAINED_BYTES`] for readers that
 //! come late, and pushed to an [`Outlet`] while one is attached. A slow outlet holds up the program, never memory.
-//! A reader that says how far it has come ([`Processes::set_window`]) loses nothing: its program waits for it.
+//! A reader that says how far it has come ([`Processes::set_window`]) loses nothing: its program waits for it. A table whose
+//! processes are to outlive their readers for long keeps their output on disk ([`Processes::keep`]).
 
 mod drive;
 mod input;
 mod log;
 mod outlet;
 mod pty;
-
+mod signal;
 mod source;
 mod spawn;
+mod spool;
+mod summary;
 pub(crate) mod sys;
 mod table;
 
@@ -29,8 +32,13 @@ use crate::sandbox::Jail;
 
 pub use self::drive::Process;
 pub use self::input::{WriteError, WriteStatus};
-pub use self::log::{MAX_RETAINED_BYTES, MAX_RETAINED_CHUNKS, Page, ReadRequest, WINDOW_BYTES, WINDOW_CHUNKS};
+pub use self::log::{
+    Dropped, MAX_KEPT_PAGE, MAX_RETAINED_BYTES, MAX_RETAINED_CHUNKS, Page, ReadRequest, WINDOW_BYTES, WINDOW_CHUNKS,
+};
 pub use self::outlet::{Event, Outlet};
+pub use self::signal::{Signal, UnknownSignal};
+pub use self::spool::{SLOT, SessionSpool, SpoolLimits, Spooling};
+pub use self::summary::{MAX_SHOWN_ARGV, State, Summary};
 pub use self::sys::limit_child_files;
 pub use self::table::{Lookup, Processes, StartError};
 

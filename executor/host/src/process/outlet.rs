@@ -35,6 +35,11 @@ impl Outlet {
         *self.listener.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
+    /// Whether somebody listens.
+    pub(super) fn is_attached(&self) -> bool {
+        self.listener.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
     fn current(&self) -> Option<mpsc::Sender<Event>> {
         self.listener.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

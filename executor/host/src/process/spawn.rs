@@ -17,6 +17,7 @@ use rustix::process::{
 };
 use tokio::sync::oneshot;
 
+use super::summary::shown;
 use super::table::StartError;
 use super::{Spec, Stdio, Stream, pty, sys};
 use crate::proxy::Listeners;
@@ -29,6 +30,8 @@ const THREADS: usize = 4;
 #[derive(Debug)]
 pub(super) struct Spawned {
     pub(super) leader: Leader,
+    /// Its command line as it is shown.
+    pub(super) argv: Vec<String>,
     pub(super) stdin: Option<OwnedFd>,
     pub(super) outputs: Vec<(Stream, OwnedFd)>,
     /// Where its proxy is asked, when it was started with some.
@@ -99,11 +102,12 @@ fn launch(spec: Spec, proxied: bool) -> Result<Spawned, StartError> {
     if spec.argv.is_empty() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "argv must not be empty").into());
     }
-    let stdio = spec.stdio;
-    match &spec.jail {
-        None => Ok(start(native(&spec), stdio, sys::Setup::program)?),
-        Some(jail) => launch_confined(&jail.clone(), spec, proxied),
-    }
+    let (stdio, argv) = (spec.stdio, shown(&spec.argv));
+    let spawned = match &spec.jail {
+        None => start(native(&spec), stdio, sys::Setup::program)?,
+        Some(jail) => launch_confined(&jail.clone(), spec, proxied)?,
+    };
+    Ok(Spawned { argv, ..spawned })
 }
 
 fn native(spec: &Spec) -> Command {
@@ -201,6 +205,7 @@ fn start_with_pipes(mut command: Command, stdin: bool, setup: sys::Setup) -> io:
         .collect();
     Ok(Spawned {
         leader,
+        argv: Vec::new(),
         stdin: child.stdin.take().map(Into::into),
         outputs,
         listeners: None,
@@ -219,6 +224,7 @@ fn start_on_terminal(mut command: Command, setup: sys::Setup) -> io::Result<Spaw
     let leader = Leader::new(&child)?;
     Ok(Spawned {
         leader,
+        argv: Vec::new(),
         stdin: Some(ours.try_clone()?),
         outputs: vec![(Stream::Pty, ours)],
         listeners: None,

@@ -71,7 +71,7 @@ impl Setup {
 }
 
 /// Makes the child of `command` a session leader with default signal actions and no inherited files but its standard
-/// streams, which gets SIGTERM when the thread that spawns it ends. With `terminal`, its standard input becomes its
+/// streams, which gets SIGTERM when the thread that spawns it ends, or SIGKILL if it is a monitor. With `terminal`, its standard input becomes its
 /// controlling terminal.
 pub(crate) fn install(command: &mut Command, setup: Setup) {
     let parent = getpid();
@@ -84,7 +84,13 @@ pub(crate) fn install(command: &mut Command, setup: Setup) {
 
 fn child(parent: Pid, setup: &Setup) -> io::Result<()> {
     setsid()?;
-    set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?;
+    // A monitor is deaf to requests.
+    let end = if setup.is_monitor {
+        rustix::process::Signal::KILL
+    } else {
+        rustix::process::Signal::TERM
+    };
+    set_parent_process_death_signal(Some(end))?;
     // The signal above is not sent for a parent that was gone before it was asked for.
     if getppid() != Some(parent) {
         return Err(rustix::io::Errno::SRCH.into());
@@ -94,7 +100,7 @@ fn child(parent: Pid, setup: &Setup) -> io::Result<()> {
     }
     default_signals();
     if setup.is_monitor {
-        for each in [Signal::SIGINT, Signal::SIGQUIT, Signal::SIGHUP, Signal::SIGTSTP] {
+        for each in Signal::iterator().filter(|each| is_for_programs(*each)) {
             // SAFETY: an ignored signal runs no code of ours.
             unsafe { signal(each, SigHandler::SigIgn) }?;
         }
@@ -110,6 +116,16 @@ fn child(parent: Pid, setup: &Setup) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Whether somebody sends a signal to ask a program for something; not those that a fault raises, that tell a parent of its
+/// child, or that nobody can ignore.
+fn is_for_programs(signal: Signal) -> bool {
+    use Signal::{SIGABRT, SIGBUS, SIGCHLD, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGSTOP, SIGSYS, SIGTRAP};
+    let others = [
+        SIGABRT, SIGBUS, SIGCHLD, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGSTOP, SIGSYS, SIGTRAP,
+    ];
+    !others.contains(&signal)
 }
 
 /// Undoes ignored signals that the executor inherited, such as SIGINT in a background job of a shell.

@@ -3,13 +3,15 @@
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
+use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 use super::drive::{Driver, Process, push_rest};
 use super::outlet::Outlet;
 use super::spawn::{self, Spawned};
+use super::spool::{SessionSpool, Spool};
 use super::{Admission, Budget, CLOSED_RETENTION, MAX_CLOSED, MAX_CLOSED_PERIODS, MAX_PROCESSES, Spec};
 use crate::proxy::Attached;
 use crate::sandbox::SandboxError;
@@ -68,6 +70,8 @@ struct Table {
     budget: Arc<Budget>,
     outlet: Outlet,
     has_window: Arc<AtomicBool>,
+    /// Where output goes once it is kept.
+    kept: OnceLock<SessionSpool>,
     slots: Mutex<Slots>,
 }
 
@@ -96,6 +100,7 @@ impl Processes {
                 budget,
                 outlet,
                 has_window: Arc::default(),
+                kept: OnceLock::new(),
                 slots: Mutex::default(),
             }),
         }
@@ -106,11 +111,42 @@ impl Processes {
     /// listens or not. At first it does not.
     pub fn set_window(&self, has_window: bool) {
         if self.table.has_window.swap(has_window, Ordering::Relaxed) != has_window {
+            self.look_again();
+        }
+    }
+
+    /// Somebody was attached to the outlet or detached from it, which matters to programs whose output is kept.
+    pub fn look_again(&self) {
+        let slots = self.table.slots();
+        for process in slots.by_id.values().filter_map(|slot| slot.process.as_ref()) {
+            process.look_again();
+        }
+    }
+
+    /// Keeps output on disk from now on, also that of processes which run already, beginning with what of it is retained; and
+    /// keeps closed processes until the table is shut. Nobody who is not attached holds up a program then: the oldest output
+    /// goes when there is no room. Whoever is attached, and says how far it has come, holds it up before that. Only the first
+    /// call counts.
+    ///
+    /// Must be called inside a tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// When the directory takes no file.
+    pub async fn keep(&self, spool: SessionSpool) -> io::Result<()> {
+        if self.table.kept.set(spool).is_err() {
+            return Ok(());
+        }
+        let running: Vec<Process> = {
             let slots = self.table.slots();
-            for process in slots.by_id.values().filter_map(|slot| slot.process.as_ref()) {
-                process.look_again();
+            slots.by_id.values().filter_map(|slot| slot.process.clone()).collect()
+        };
+        for process in running {
+            if let Some(spool) = self.table.open_spool().await? {
+                process.keep(spool);
             }
         }
+        Ok(())
     }
 
     /// Starts a process. It goes on starting when the caller no longer waits.
@@ -142,7 +178,11 @@ impl Processes {
         let table = Arc::clone(&self.table);
         let starting = tokio::spawn(async move {
             let spawned = spawn::spawn(spec, matches!(proxy, Some(Attached::Inside { .. }))).await;
-            Table::install(&table, &id, instance, spawned, proxy)
+            let spool = match &spawned {
+                Ok(_) => table.open_spool().await,
+                Err(_) => Ok(None),
+            };
+            Table::install(&table, &id, instance, spawned, proxy, spool)
         });
         match starting.await {
             Ok(result) => result,
@@ -159,6 +199,16 @@ impl Processes {
                 process: Some(process), ..
             }) => Lookup::Started(process.clone()),
         }
+    }
+
+    /// All processes, closed ones included, in the order of their starts; nothing beside the id for one that is starting.
+    pub fn list(&self) -> Vec<(Arc<str>, Option<Process>)> {
+        let slots = self.table.slots();
+        let mut all: Vec<_> = slots.by_id.iter().collect();
+        all.sort_unstable_by_key(|(_, slot)| slot.instance);
+        all.into_iter()
+            .map(|(id, slot)| (Arc::clone(id), slot.process.clone()))
+            .collect()
     }
 
     /// Kills a process, or cancels its start. Returns whether there was something to end.
@@ -248,11 +298,14 @@ impl Table {
         instance: u64,
         spawned: Result<Spawned, StartError>,
         proxy: Option<Attached>,
+        spool: io::Result<Option<Spool>>,
     ) -> Result<(), StartError> {
         let process = spawned.and_then(|mut spawned| {
+            let spool = spool?;
             let (budget, has_window) = (Arc::clone(&table.budget), Arc::clone(&table.has_window));
             let serving = proxy.map(|proxy| proxy.begin(spawned.listeners.take())).transpose()?;
-            Ok(Process::new(Arc::clone(id), spawned, budget, has_window, serving)?)
+            let (process, driver) = Process::new(Arc::clone(id), spawned, budget, has_window, serving)?;
+            Ok((process, driver, spool))
         });
         let mut slots = table.slots();
         let Some(slot) = slots.by_id.get_mut(id).filter(|slot| slot.instance == instance) else {
@@ -263,9 +316,12 @@ impl Table {
                 slots.by_id.remove(id);
                 Err(error)
             }
-            Ok((process, driver)) => {
+            Ok((process, driver, spool)) => {
                 slot.process = Some(process.clone());
                 drop(slots);
+                if let Some(spool) = spool {
+                    process.keep(spool);
+                }
                 tokio::spawn(serve(
                     Arc::downgrade(table),
                     table.outlet.clone(),
@@ -275,6 +331,17 @@ impl Table {
                 ));
                 Ok(())
             }
+        }
+    }
+
+    /// Room on disk for one process, if output is kept.
+    async fn open_spool(&self) -> io::Result<Option<Spool>> {
+        let Some(kept) = self.kept.get().cloned() else {
+            return Ok(None);
+        };
+        match spawn_blocking(move || kept.open()).await {
+            Ok(opened) => opened.map(Some),
+            Err(_stopped) => Err(io::Error::other("the executor is stopping")),
         }
     }
 
@@ -345,9 +412,14 @@ async fn serve(table: Weak<Table>, outlet: Outlet, process: Process, driver: Dri
     }
     push_rest(&process, &outlet).await;
     drop(process);
-    for period in 1..=MAX_CLOSED_PERIODS {
+    let mut period = 0;
+    while period < MAX_CLOSED_PERIODS {
         sleep(CLOSED_RETENTION).await;
         let Some(table) = table.upgrade() else { return };
+        if table.kept.get().is_some() {
+            continue;
+        }
+        period += 1;
         if table.expire(&id, instance, period == MAX_CLOSED_PERIODS) {
             return;
         }

@@ -155,6 +155,7 @@ impl Snapshots {
         loop {
             let request = ReadRequest {
                 after,
+                tail: None,
                 max_bytes: None,
                 wait: CAPTURE_TIMEOUT,
             };

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use rendezvous_host::process::{
-    Budget, CLOSED_RETENTION, Change, Lookup, MAX_CLOSED, MAX_PROCESSES, ReadRequest, Spec, StartError, WriteError,
-    WriteStatus,
+    Budget, CLOSED_RETENTION, Change, Lookup, MAX_CLOSED, MAX_PROCESSES, ReadRequest, Signal, Spec, StartError, State,
+    WriteError, WriteStatus,
 };
 use tokio::time::timeout;
 
@@ -387,13 +387,57 @@ async fn interrupt_reaches_the_group() {
     let script = "trap 'echo caught; exit 9' INT; sleep 1000 & echo ready; wait";
     let process = world.start("p", run(&["bash", "-c", script])).await;
     assert!(matches!(world.next().await.change, Change::Output(_)));
-    process.interrupt();
+    process.signal(Signal::INTERRUPT);
     let Change::Output(chunk) = world.next().await.change else {
         panic!("the trap's word");
     };
     assert_eq!(chunk.data, "caught\n");
     assert!(matches!(world.next().await.change, Change::Exited { code: 9, .. }));
-    process.interrupt();
+    process.signal(Signal::INTERRUPT);
+}
+
+#[tokio::test]
+async fn every_signal_reaches_the_group() {
+    for name in ["HUP", "TERM", "QUIT", "USR1", "ALRM", "WINCH", "URG"] {
+        let mut world = World::new();
+        let script = format!("trap 'exit 9' {name}; echo ready; while :; do sleep 0.02; done");
+        let process = world.start("p", run(&["bash", "-c", &script])).await;
+        assert!(matches!(world.next().await.change, Change::Output(_)));
+        process.signal(format!("SIG{name}").parse().expect("a signal"));
+        assert!(
+            matches!(world.next().await.change, Change::Exited { code: 9, .. }),
+            "{name}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_process_is_described_from_its_start_to_its_end() {
+    let mut world = World::new();
+    let process = world
+        .start("p", with_stdin(run(&["sh", "-c", "printf 12345; read x; exit 3"])))
+        .await;
+    assert!(matches!(world.next().await.change, Change::Output(_)));
+    let summary = process.summary();
+    assert_eq!((summary.state, summary.exit_code), (State::Running, None));
+    assert_eq!(summary.argv, ["sh", "-c", "printf 12345; read x; exit 3"]);
+    assert_eq!(
+        (summary.next_seq, summary.retained_bytes, summary.dropped_bytes),
+        (2, 5, 0)
+    );
+    assert_eq!((summary.pid, summary.terminal), (process.pid(), false));
+    process.close_stdin();
+    while !matches!(world.next().await.change, Change::Closed { .. }) {}
+    let summary = process.summary();
+    assert_eq!(
+        (summary.state, summary.exit_code, summary.next_seq),
+        (State::Closed, Some(3), 4)
+    );
+    world.start("a", on_terminal(run(&["sleep", "1000"]))).await;
+    let listed = world.processes.list();
+    let ids: Vec<&str> = listed.iter().map(|(id, _)| &**id).collect();
+    assert_eq!(ids, ["p", "a"], "in the order of their starts");
+    assert!(listed[1].1.as_ref().is_some_and(|process| process.summary().terminal));
 }
 
 #[tokio::test]

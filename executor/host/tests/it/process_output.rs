@@ -89,6 +89,7 @@ async fn without_a_listener_output_is_retained_and_events_are_not_queued() {
             let page = process
                 .read(ReadRequest {
                     after,
+                    tail: None,
                     max_bytes: None,
                     wait: PATIENCE,
                 })
@@ -123,6 +124,7 @@ async fn overfull(world: &World) -> Process {
         process.write(&seq.to_string(), "line\n".into()).await.expect("write");
         let request = ReadRequest {
             after: seq - 1,
+            tail: None,
             max_bytes: None,
             wait: PATIENCE,
         };
@@ -157,6 +159,7 @@ async fn the_end_of_the_table_frees_what_a_listener_has_not_taken() {
         loop {
             let request = ReadRequest {
                 after,
+                tail: None,
                 max_bytes: None,
                 wait: PATIENCE,
             };
@@ -186,6 +189,7 @@ async fn a_listener_that_goes_frees_the_program() {
         while !process
             .read(ReadRequest {
                 after: u64::MAX,
+                tail: None,
                 max_bytes: None,
                 wait: PATIENCE,
             })
@@ -218,6 +222,7 @@ async fn a_long_poll_waits_for_news_and_no_longer() {
         let page = process
             .read(ReadRequest {
                 after,
+                tail: None,
                 max_bytes: None,
                 wait: PATIENCE,
             })

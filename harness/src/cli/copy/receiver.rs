@@ -193,7 +193,7 @@ async fn follow(
                 end.complaint.extend_from_slice(&bytes[..bytes.len().min(room)]);
             }
             ProcessEvent::Exited { code, .. } => end.code = Some(code),
-            ProcessEvent::Closed => {}
+            ProcessEvent::Dropped { .. } | ProcessEvent::Closed => {}
         }
     }
     Ok(end)

@@ -7,7 +7,9 @@ use rendezvous_rpc::method::initialize::{
     Extensions, Initialize, InitializeParams, InitializeResult, Initialized, OUTPUT_WINDOW, PROCESS_CONTROL,
     RELIABLE_STREAM,
 };
+use rendezvous_rpc::method::session::DETACHED_SESSIONS;
 use rendezvous_rpc::{Method as _, Notification as _};
+use rendezvous_wire::secret::Secret;
 use serde_json::value::RawValue;
 
 use super::{Core, Peer, Pending, Phase, violation};
@@ -20,13 +22,14 @@ impl Core {
         self.outbox.clear();
         self.calls = CallTable::default();
         self.open_files = 0;
-        let mut extensions = Extensions::default().with(OUTPUT_WINDOW, 1).with(PROCESS_CONTROL, 1);
+        let mut extensions = offer();
         if is_offered {
             extensions = extensions.with(RELIABLE_STREAM, 1);
         }
         let params = InitializeParams {
             client_name: self.client_name.clone(),
             resume_session_id: self.session.clone(),
+            take_over: self.takes_over,
             extensions,
         };
         self.call(Class::Once, Initialize::NAME, &params, Pending::Initialize);
@@ -46,11 +49,13 @@ impl Core {
             let error = RpcError::invalid_request("it resumed another session than was asked for");
             return Err(AttemptError::Initialize(error));
         }
-        self.session = Some(result.session_id);
+        self.takes_over = false;
         self.peer = Peer {
+            session: Some(Secret::new(result.session_id.as_str())),
             environment: result.environment_info,
             extensions: result.extensions,
         };
+        self.session = Some(result.session_id);
         let mut message = Vec::new();
         envelope::write_notification(&mut message, Initialized::NAME, &serde_json::json!({})).map_err(violation)?;
         self.outbox.push_back(message.into());
@@ -69,4 +74,12 @@ impl Core {
         }
         Ok(())
     }
+}
+
+/// What we can do beyond the stock contract.
+fn offer() -> Extensions {
+    let versions = [OUTPUT_WINDOW, PROCESS_CONTROL, DETACHED_SESSIONS];
+    versions
+        .into_iter()
+        .fold(Extensions::default(), |offer, name| offer.with(name, 1))
 }

@@ -23,6 +23,10 @@ pub(super) struct Slot {
     /// Events were dropped, so that the process must be read.
     behind: bool,
     idle_reads: u32,
+    /// Pages have a limit, so that another one follows each that is not empty.
+    pub(super) is_paged: bool,
+    /// Only what begins about so many bytes before the end is wanted.
+    pub(super) tail: Option<u64>,
 }
 
 /// What comes next for a process.
@@ -44,6 +48,8 @@ impl Slot {
             reading: false,
             behind: false,
             idle_reads: 0,
+            is_paged: false,
+            tail: None,
         }
     }
 
@@ -63,6 +69,10 @@ impl Slot {
         self.reading = false;
         self.idle_reads += 1;
         let (was_behind, last) = (std::mem::take(&mut self.behind), page.next_seq.saturating_sub(1));
+        self.behind = self.is_paged && !page.chunks.is_empty();
+        if self.tail.take().is_some() {
+            self.order.begin_with(&page);
+        }
         self.order.catch_up(page)?;
         if was_behind && self.idle_reads > MAX_IDLE_READS {
             return Err(OrderError::NotRetained(last));

@@ -130,6 +130,7 @@ fn kinds(events: &mut EventReceiver) -> String {
         kinds.push(match event {
             Ok(ProcessEvent::Output { .. }) => 'o',
             Ok(ProcessEvent::Exited { code, .. }) => char::from_digit(u32::try_from(code).unwrap(), 10).unwrap(),
+            Ok(ProcessEvent::Dropped { .. }) => 'd',
             Ok(ProcessEvent::Closed) => 'c',
             Err(_) => '!',
         });

@@ -113,7 +113,7 @@ impl Executor {
 }
 
 async fn connect(row: Row) -> Result<Harness, HarnessError> {
-    Harness::over(row, Policy::FIRST, Policy::LOST).await
+    Harness::over(row, Core::new("test".to_owned()), Policy::FIRST, Policy::LOST).await
 }
 
 #[tokio::test(start_paused = true)]

@@ -49,7 +49,7 @@ async fn to_the_end(process: &mut Process) -> Result<Told> {
                 OutputStream::Pty => told.terminal.extend_from_slice(&bytes),
             },
             ProcessEvent::Exited { code, .. } => told.code = Some(code),
-            ProcessEvent::Closed => {}
+            ProcessEvent::Dropped { .. } | ProcessEvent::Closed => {}
         }
     }
     Ok(told)

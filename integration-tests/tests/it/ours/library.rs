@@ -98,7 +98,7 @@ impl Told {
                 ensure!(self.code.is_none(), "two exits");
                 self.code = Some(code);
             }
-            ProcessEvent::Closed => {}
+            ProcessEvent::Dropped { .. } | ProcessEvent::Closed => {}
         }
         Ok(())
     }

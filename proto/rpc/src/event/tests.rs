@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::base64::Base64;
-use crate::method::process::Chunk;
+use crate::method::process::{Chunk, Dropped};
 
 fn low(seq: u64) -> u8 {
     seq.to_le_bytes()[0]
@@ -36,6 +36,8 @@ fn page(seqs: &[u64], next_seq: u64, exited: bool, closed: bool) -> ReadResult {
         closed,
         failure: None,
         sandbox_denied: Some(false),
+        exit_seq: None,
+        dropped: None,
     }
 }
 
@@ -70,6 +72,84 @@ fn refuses_broken_numbering() {
     order.push(5, output(5)).unwrap();
     assert_eq!(order.push(4, ProcessEvent::Closed), Err(OrderError::AfterClose(4)));
     assert_eq!(order.catch_up(page(&[], 0, false, false)), Err(OrderError::Unnumbered));
+}
+
+/// A page of a kept session.
+fn kept(seqs: &[u64], next_seq: u64, exit_seq: Option<u64>, dropped: Option<(u64, u64)>) -> ReadResult {
+    let closed = exit_seq.is_some_and(|exit| exit + 2 <= next_seq);
+    ReadResult {
+        exit_seq,
+        dropped: dropped.map(|(through, bytes)| Dropped { through, bytes }),
+        ..page(seqs, next_seq, exit_seq.is_some(), closed)
+    }
+}
+
+const GAP: ProcessEvent = ProcessEvent::Dropped { bytes: 700 };
+
+#[test]
+fn what_was_dropped_is_told_where_it_is_missing() {
+    let mut order = EventOrder::default();
+    order.push(1, output(1)).unwrap();
+    assert_eq!(drain(&mut order).len(), 1);
+    order.push(4, output(4)).unwrap();
+    // 2 and 3 are gone, and so are 5 to 7; 4 came when it was told.
+    order.catch_up(kept(&[8, 9], 10, None, Some((7, 700)))).unwrap();
+    assert_eq!(
+        drain(&mut order),
+        [(3, GAP), (4, output(4)), (8, output(8)), (9, output(9))]
+    );
+    // Known already.
+    order.catch_up(kept(&[10], 11, None, Some((7, 700)))).unwrap();
+    assert_eq!(drain(&mut order), [(10, output(10))]);
+    assert_eq!(
+        order.catch_up(kept(&[12], 13, None, Some((7, 700)))),
+        Err(OrderError::NotRetained(12)),
+        "11 is missing for no reason"
+    );
+}
+
+#[test]
+fn the_exit_has_its_place_also_in_a_gap_and_behind_a_cut_page() {
+    let mut order = EventOrder::default();
+    order.catch_up(kept(&[4], 5, Some(2), Some((3, 700)))).unwrap();
+    assert_eq!(drain(&mut order), [(1, GAP), (2, EXIT), (4, output(4))]);
+
+    let mut order = EventOrder::default();
+    let cut = ReadResult {
+        closed: true,
+        ..kept(&[1, 2], 3, Some(4), None)
+    };
+    order.catch_up(cut).unwrap();
+    assert_eq!(drain(&mut order), [(1, output(1)), (2, output(2))]);
+    order.catch_up(kept(&[3, 5], 6, Some(4), None)).unwrap();
+    assert_eq!(drain(&mut order), [(3, output(3)), (4, EXIT), (5, output(5))]);
+    order.catch_up(kept(&[], 7, Some(4), None)).unwrap();
+    assert_eq!(drain(&mut order), [(6, ProcessEvent::Closed)]);
+    assert!(order.is_closed());
+}
+
+#[test]
+fn a_tail_begins_with_its_page_and_still_has_the_exit() {
+    let begin = |page: ReadResult| {
+        let mut order = EventOrder::default();
+        order.begin_with(&page);
+        order.catch_up(page).unwrap();
+        drain(&mut order)
+    };
+    assert_eq!(
+        begin(kept(&[7, 8], 9, None, Some((3, 700)))),
+        [(7, output(7)), (8, output(8))]
+    );
+    assert_eq!(
+        begin(kept(&[7], 9, Some(5), Some((6, 700)))),
+        [(5, EXIT), (7, output(7)), (8, ProcessEvent::Closed)]
+    );
+    assert_eq!(
+        begin(kept(&[], 9, Some(7), None)),
+        [(7, EXIT), (8, ProcessEvent::Closed)]
+    );
+    assert_eq!(begin(kept(&[], 9, None, None)), []);
+    assert_eq!(begin(kept(&[], 1, None, None)), []);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::environment::EnvironmentInfo;
 use super::{method, notification};
 
-/// The extension that adds `process/closeStdin` and `process/resize`.
+/// The extension that adds `process/closeStdin`, `process/resize`, `process/list`, and every signal to `process/signal`.
 pub const PROCESS_CONTROL: &str = "processControl";
 
 /// The extension that adds `process/consumed`: output waits for its reader instead of being dropped.
@@ -56,6 +56,14 @@ pub struct InitializeParams {
     pub client_name: String,
     /// The session to take up. It is a bearer secret. Written as null when there is none, as stock clients do.
     pub resume_session_id: Option<String>,
+    /// Whether to take that session from the stream that holds it, which ends then. Belongs to the extension
+    /// `detachedSessions`.
+    #[serde(
+        default,
+        deserialize_with = "super::null_default",
+        skip_serializing_if = "std::ops::Not::not"
+    )]
+    pub take_over: bool,
     /// What the client can do beyond the stock contract.
     #[serde(
         default,

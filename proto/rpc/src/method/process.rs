@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+pub use self::control::{List, ListResult, ProcessInfo, ProcessState, SendSignal, SendSignalParams};
 pub use self::frames::{OutputFrame, write_output};
 use super::environment::Shell;
 use super::network::ProxyLaunch;
@@ -15,6 +16,7 @@ use super::{Empty, method, notification};
 use crate::base64::Base64;
 use crate::path_uri::PathUri;
 
+mod control;
 mod frames;
 
 method!(
@@ -226,6 +228,10 @@ pub struct ReadParams {
     /// Longest wait for something new; absent: 0.
     #[serde(default)]
     pub wait_ms: Option<u64>,
+    /// Instead of `afterSeq`, what begins about so many bytes before the end of the output. Belongs to the extension
+    /// `detachedSessions`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tail_bytes: Option<u64>,
 }
 
 /// A page of retained output and the state of the process at this moment, which may be ahead of the page.
@@ -248,6 +254,21 @@ pub struct ReadResult {
     /// Whether a sandbox was likely what stopped it.
     #[serde(default)]
     pub sandbox_denied: Option<bool>,
+    /// The number of the exit. Told of kept sessions only, as `dropped` is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_seq: Option<u64>,
+    /// Output that can be read no more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dropped: Option<Dropped>,
+}
+
+/// Output that can be read no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dropped {
+    /// The last number before the first chunk that can be read.
+    pub through: u64,
+    /// Bytes that were dropped since the start of the process.
+    pub bytes: u64,
 }
 
 /// One piece of output.
@@ -304,7 +325,7 @@ pub struct SignalParams {
     pub signal: Signal,
 }
 
-/// The signals of the contract.
+/// The signals of the stock contract; [`SendSignal`] knows more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Signal {

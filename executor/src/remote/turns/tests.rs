@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use rendezvous_transport::connector::ConnectError;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::sleep;
 use tokio_util::either::Either;
 
 use super::*;
@@ -37,6 +39,7 @@ impl Scripted {
 impl Way for Scripted {
     type Place = u32;
     type Signer = ();
+    type Kept = ();
     const PEER: &'static str = "nobody";
 
     fn environment(&self) -> &EnvironmentId {
@@ -53,11 +56,17 @@ impl Way for Scripted {
         Ok(self.registrations)
     }
 
-    async fn dial(&mut self, place: &u32, (): &()) -> Result<Link, DialError> {
+    fn relays(_place: &u32) -> usize {
+        1
+    }
+
+    async fn dial(&mut self, place: &u32, _relay: usize, (): &()) -> Result<Link, DialError> {
         self.note(Did::Dial(*place));
         match self.links.pop_front().flatten() {
             Some(link) => Ok(link),
-            None => Err(DialError::Connect(io::ErrorKind::ConnectionRefused.into())),
+            None => Err(DialError::Connect(ConnectError::Connect(
+                io::ErrorKind::ConnectionRefused.into(),
+            ))),
         }
     }
 
@@ -70,15 +79,19 @@ impl Way for Scripted {
     }
 
     /// Every connection is lost at once.
-    async fn serve(&mut self, _place: &u32, _link: Link) {
+    async fn serve(&mut self, (): &mut (), _place: &u32, _link: Link) {
         self.note(Did::Lose);
+    }
+
+    async fn keep((): &mut ()) -> Infallible {
+        std::future::pending().await
     }
 }
 
 async fn link() -> Link {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let socket = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-    Link::client(Either::Left(socket)).await
+    Link::client(Either::Left(Either::Left(socket))).await
 }
 
 /// Lives with these links until so many registrations were made.
@@ -91,7 +104,7 @@ async fn live(links: impl IntoIterator<Item = Option<Link>>, registrations: usiz
         diary: Arc::clone(&diary),
     };
     let shutdown = CancellationToken::new();
-    let life = run(way, shutdown.clone());
+    let life = run(way, (), shutdown.clone());
     tokio::pin!(life);
     loop {
         tokio::select! {

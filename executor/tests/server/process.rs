@@ -190,7 +190,7 @@ async fn the_table_of_refusals() {
             "process/signal",
             json!({"processId": "p", "signal": "kill"}),
             -32602,
-            "unknown variant",
+            "unknown signal",
         ),
         (
             "process/closeStdin",

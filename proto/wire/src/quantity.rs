@@ -97,7 +97,7 @@ mod tests {
             "2dd",
             "1y",
             "99999999999999999999d",
-            "5201w",
+            "5215w",
             "2D",
         ] {
             duration(bad).unwrap_err();

@@ -141,12 +141,10 @@ struct Slot {
 pub(super) struct Contents {
     /// The number of the first piece; nothing when there is none.
     pub(super) first: Option<u64>,
-    /// The last number in the oldest slot, which is the next to go.
-    pub(super) oldest_last: u64,
+    /// The last number in the slots that would go if all came that may be on its way; zero while there is room for that.
+    pub(super) next_to_go: u64,
     /// Bytes of output.
     pub(super) data: u64,
-    /// Whether there is so little room that the oldest slot goes soon.
-    pub(super) is_scarce: bool,
 }
 
 /// Bytes that may be on their way to the disk.
@@ -216,11 +214,13 @@ impl Spool {
 
     pub(super) fn contents(&self) -> Contents {
         let left = u32::try_from(self.quota.left() / SLOT).unwrap_or(u32::MAX);
+        let free = (self.most - self.in_file).min(left);
+        let missing = RESERVE.min(self.most / 2).saturating_sub(free);
+        let mut threatened = self.slots.iter().take(missing as usize);
         Contents {
             first: self.slots.front().map(|slot| slot.first),
-            oldest_last: self.slots.front().map_or(0, |slot| slot.last),
+            next_to_go: threatened.next_back().map_or(0, |slot| slot.last),
             data: self.slots.iter().map(|slot| slot.data).sum(),
-            is_scarce: (self.most - self.in_file).min(left) < RESERVE.min(self.most / 2),
         }
     }
 

@@ -142,10 +142,10 @@ async fn a_place_that_never_answers_is_given_up_for_another_one() {
     for pair in registers.windows(2) {
         expect_patience(pair[1] - pair[0]);
     }
-    for place in [1, 2] {
-        let dials = diary.iter().filter(|(_, did)| *did == Did::Dial(place)).count();
-        assert!(dials >= 4, "{dials} dials of {place}: {diary:?}");
-    }
+    let dials = |place| diary.iter().filter(|(_, did)| *did == Did::Dial(place)).count();
+    assert!(dials(1) >= 4, "{diary:?}");
+    // The pauses go on where they were: a new place does not make the net better.
+    assert!(dials(2) >= 1, "{diary:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -274,13 +274,14 @@ impl Den {
         Ok(())
     }
 
-    async fn amid(&self, what: &str, misdeed: Misdeed, is_lost: bool) -> Result<()> {
+    async fn amid(&self, what: &str, misdeed: Misdeed, may_be_lost: bool) -> Result<()> {
         let (mut harness, credential) = self.victim(what, misdeed, false).await?;
         harness.stdout().contains("ready\n", wait::SOON).await?;
         self.relay.strike(&credential);
         let stderr = finish(&mut harness, "ready\ngot-x\n").await?;
         ensure!(self.relay.done(&credential) == 1, "it was not done");
-        ensure!(stderr.contains("connection lost") == is_lost, "stderr: {stderr}");
+        // What is mended within a second is not told, so nothing can be asked of the others.
+        ensure!(may_be_lost || !stderr.contains("connection lost"), "stderr: {stderr}");
         Ok(())
     }
 }
@@ -317,8 +318,8 @@ pub(crate) async fn before_the_stream(cx: Context) -> Result<()> {
 pub(crate) async fn amid_a_command(cx: Context) -> Result<()> {
     let den = &Den::open(&cx).await?;
     let rows = futures_util::stream::iter(0..AMID.len()).map(|row| async move {
-        let (what, misdeed, is_lost) = AMID[row];
-        den.amid(what, misdeed, is_lost).await.context(what)
+        let (what, misdeed, may_be_lost) = AMID[row];
+        den.amid(what, misdeed, may_be_lost).await.context(what)
     });
     rows.buffer_unordered(AT_ONCE).try_collect::<()>().await
 }
@@ -343,9 +344,9 @@ pub(crate) async fn for_ever(cx: Context) -> Result<()> {
     Ok(())
 }
 
-/// A frame that the relay keeps to itself: the harness notices the gap after ten seconds.
+/// A frame that the relay keeps to itself comes again, on the same connection.
 pub(crate) async fn swallowed_frame(cx: Context) -> Result<()> {
     let den = Den::open(&cx).await?;
-    den.amid("a swallowed frame", Misdeed::Amid(|_, _| Vec::new()), true)
+    den.amid("a swallowed frame", Misdeed::Amid(|_, _| Vec::new()), false)
         .await
 }

@@ -26,7 +26,8 @@ pub(crate) async fn play(cx: Context, executor: End) -> Result<()> {
 /// A command hears why it has to end, and may say goodbye.
 async fn requests_to_end(site: &Site) -> Result<()> {
     for (signal, name, code) in [(Signal::SIGTERM, "TERM", 143), (Signal::SIGHUP, "HUP", 129)] {
-        let script = format!("trap 'echo bye; exit 0' {name}; echo up; while :; do sleep 0.02; done");
+        // The shell would tell that its child was ended, too.
+        let script = format!("exec 2>/dev/null; trap 'echo bye; exit 0' {name}; echo up; while :; do sleep 0.02; done");
         let mut program = Program::start(&site.cx, "ended", site.access().shell(&site.cx, &script)?)?;
         program.stdout().contains("up\n", wait::SOON).await?;
         program.signal(signal)?;

@@ -67,7 +67,7 @@ impl Kept {
 
     /// Whether what a reader who has come to `consumed` has not taken would be the next to go.
     pub(super) fn endangers(&self, consumed: u64) -> bool {
-        self.contents.is_scarce && self.contents.oldest_last > consumed
+        self.contents.next_to_go > consumed
     }
 
     /// The first piece on disk.

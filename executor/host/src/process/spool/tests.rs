@@ -33,13 +33,7 @@ fn seqs(chunks: &[Chunk]) -> Vec<u64> {
 fn gives_back_what_was_added() {
     let (_folder, spooling) = spooling(limits(8, 8, 8));
     let mut spool = spooling.session().unwrap().open().unwrap();
-    assert_eq!(
-        spool.contents(),
-        Contents {
-            is_scarce: false,
-            ..Contents::default()
-        }
-    );
+    assert_eq!(spool.contents(), Contents::default());
     // Exits and ends have numbers, too, that no piece has.
     let chunks: Vec<Chunk> = [(1, 1), (2, MAX_CHUNK), (5, 7), (6, 100), (9, MAX_CHUNK)]
         .map(|(seq, len)| chunk(seq, len))
@@ -119,10 +113,14 @@ fn it_is_said_when_room_becomes_scarce() {
     let mut spool = spooling.session().unwrap().open().unwrap();
     let scarce = (1..=48).find(|seq| {
         spool.append(&[chunk(*seq, 40 * KIB)]).unwrap();
-        spool.contents().is_scarce
+        spool.contents().next_to_go > 0
     });
     assert_eq!(scarce, Some(25), "with the fifth of eight slots");
-    assert_eq!(spool.contents().oldest_last, 6);
+    assert_eq!(spool.contents().next_to_go, 6);
+    for seq in 26..=48 {
+        spool.append(&[chunk(seq, 40 * KIB)]).unwrap();
+    }
+    assert_eq!(spool.contents().next_to_go, 24, "four slots may go at once");
 }
 
 #[test]

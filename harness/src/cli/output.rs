@@ -6,6 +6,7 @@ use std::os::fd::BorrowedFd;
 use rendezvous_harness::stdin::CHUNK;
 use rendezvous_harness::{OutputStream, ProcessEvent};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::Stat;
 use rustix::io::Errno;
 use tokio::sync::{mpsc, oneshot};
 
@@ -154,5 +155,23 @@ pub(crate) fn stdin_is_empty() -> bool {
     let Ok(null) = rustix::fs::stat("/dev/null") else {
         return false;
     };
-    stdin.st_mode == null.st_mode && stdin.st_rdev == null.st_rdev
+    is_same_device(&stdin, &null)
+}
+
+fn is_same_device(one: &Stat, other: &Stat) -> bool {
+    one.st_mode == other.st_mode && one.st_rdev == other.st_rdev
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_null_device_is_empty_for_good() {
+        let null = rustix::fs::stat("/dev/null").unwrap();
+        for (path, expected) in [("/dev/null", true), ("/dev/zero", false), ("/proc/self/exe", false)] {
+            let stat = rustix::fs::stat(path).unwrap();
+            assert_eq!(is_same_device(&stat, &null), expected, "{path}");
+        }
+    }
 }

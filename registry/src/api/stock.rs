@@ -70,3 +70,14 @@ fn sign(app: &App, ticket: &Ticket<'_>, now: Timestamp) -> Result<String, ApiErr
     };
     app.signer.sign(&claims).map_err(|error| ApiError::internal(&error))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_credential_that_ends_within_a_second_is_good_for_all_of_it_at_a_relay() {
+        let at = |millis| whole_seconds(Timestamp::from_millis(millis));
+        assert_eq!([at(1000), at(1001), at(1999), at(2000)], [1, 2, 2, 2]);
+    }
+}

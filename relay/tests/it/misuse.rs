@@ -202,6 +202,28 @@ async fn handshakes_of_one_credential_wait_for_their_turn() {
 }
 
 #[tokio::test]
+async fn a_handshake_whose_turn_does_not_come_is_closed() {
+    let mut config = config();
+    config.times.handshake_turn = Duration::from_millis(100);
+    let world = World::with(config).await;
+    let mut executor = world.executor().await;
+    let mut harnesses = Vec::new();
+    for i in 0..5 {
+        let mut harness = world.harness("cred").await;
+        harness.send(resume(&format!("s{i}"))).await;
+        assert_eq!(executor.frame().await, resume(&format!("s{i}")));
+        harness.send(handshake(&format!("s{i}"))).await;
+        if i < 4 {
+            assert_eq!(executor.frame().await, handshake(&format!("s{i}")));
+        }
+        harnesses.push(harness);
+    }
+    let held = harnesses.last_mut().unwrap().closed().await;
+    assert_eq!(held, (1013, "too many handshakes under way".into()));
+    assert_eq!(executor.reset("s4").await, "harness_disconnected");
+}
+
+#[tokio::test]
 async fn the_129th_stream_is_refused_and_the_others_work() {
     let world = World::new().await;
     let mut executor = world.executor().await;
@@ -320,6 +342,32 @@ async fn an_executor_that_reads_slowly_holds_up_its_harnesses_and_loses_nothing(
     // It passed what waited in the relay, though not what was in the sockets.
     assert!(before_key.is_some_and(|before| before < count - 50), "{before_key:?}");
     sending.await.unwrap();
+}
+
+/// Harnesses that come and go leave something to be told to the executor; what waits for one that does not read is bounded.
+#[tokio::test]
+async fn streams_that_wait_for_an_executor_are_bounded() {
+    let mut config = config();
+    config.limits.streams_per_executor = 2;
+    let world = World::with(config).await;
+    let mut executor = world.executor().await;
+    let mut bulk = world.open_stream(&mut executor, "bulk", "bulk").await;
+    let (mut seq, pause) = (0, Duration::from_millis(300));
+    while let Ok(sent) = tokio::time::timeout(pause, bulk.socket.send(Message::Binary(data("bulk", seq, 60_000)))).await
+    {
+        sent.unwrap();
+        seq += 1;
+    }
+    for i in 0..3 {
+        let mut harness = world.harness("other").await;
+        eventually(|| world.relay.connections() == (1, 2)).await;
+        harness.send(resume(&format!("s{i}"))).await;
+        drop(harness);
+        eventually(|| world.relay.connections() == (1, 1)).await;
+    }
+    let mut harness = world.harness("other").await;
+    harness.send(resume("s3")).await;
+    assert_eq!(harness.closed().await, (1013, "executor does not keep up".into()));
 }
 
 #[tokio::test]

@@ -179,6 +179,7 @@ fn a_refusal_is_read_by_the_initiator_only_as_such() {
     };
     let refused = |text: &str| HandshakeError::Refused(text.to_owned());
     assert_eq!(refuse(b"not\x1b[31m you\n"), refused("not[31m you"));
+    assert_eq!(refuse(b"x"), refused("x"));
     assert_eq!(refuse(&[0xff; 40]), refused("no readable reason"));
     assert_eq!(refuse(&[b'x'; 5000]), refused(&"x".repeat(256)));
     assert_eq!(CREDENTIAL_REJECTED.len(), 41);

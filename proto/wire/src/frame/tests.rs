@@ -225,7 +225,9 @@ fn peek_refuses_what_it_cannot_route() {
     assert_eq!(route(&[0x08, 1]), Err(PeekError::StreamId));
     assert_eq!(route(&[0x08, 1, 0x12, 1, 0xff]), Err(PeekError::StreamId));
     assert_eq!(route(&[0x0b]), Err(PeekError::Field));
-    assert_eq!(route(&[8, 1].repeat(40)), Err(PeekError::TooManyFields));
+    for (fields, expected) in [(32, Err(PeekError::StreamId)), (33, Err(PeekError::TooManyFields))] {
+        assert_eq!(route(&[8, 1].repeat(fields)), expected, "{fields} fields");
+    }
     for (len, expected) in [(128, true), (129, false)] {
         let id = "a".repeat(len);
         let frame = proto::RelayMessageFrame {

@@ -130,7 +130,7 @@ async fn rule_breakers_are_closed() {
     })
     .unwrap();
     let good = hello("other", "ws://x", "1");
-    let cases: [(&str, Vec<Message>, u16); 11] = [
+    let cases: [(&str, Vec<Message>, u16); 12] = [
         ("no hello", vec![Message::text(renew)], 1008),
         ("not JSON", vec![Message::text("x")], 1002),
         ("unknown type", vec![Message::text(r#"{"type":"x"}"#)], 1002),
@@ -162,6 +162,14 @@ async fn rule_breakers_are_closed() {
             vec![Message::text(hello("boot", "ws://x", "1"))],
             1008,
         ),
+        (
+            "two relays",
+            vec![
+                Message::text(good.clone()),
+                Message::text(hello("third", "ws://x", "1")),
+            ],
+            1008,
+        ),
     ];
     for (what, messages, code) in cases {
         let mut relay = Relay {
@@ -173,6 +181,7 @@ async fn rule_breakers_are_closed() {
         }
         let frame = relay.closed().await.unwrap_or_else(|| panic!("{what}: no close frame"));
         assert_eq!(u16::from(frame.code), code, "{what}: {frame:?}");
+        assert_ne!(frame.reason.as_str(), "no message in time", "{what}: was taken");
     }
     let mut large = Relay::dial(&world.registry, &token).await.unwrap();
     let _ = large.send(Message::text("x".repeat(1024 * 1024 + 1))).await;

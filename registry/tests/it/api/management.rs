@@ -1,10 +1,12 @@
 //! `/v1`, and management commands beside it.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
 use super::World;
-use crate::support::key;
 use crate::support::registry::{Database, Registry};
+use crate::support::{eventually, key};
 
 #[tokio::test]
 async fn environments_come_and_go() {
@@ -121,7 +123,7 @@ async fn presence_is_shown() {
     let registered = world.online(1, 1).await;
     let admin = world.database().token("admin").await;
     let registry = &world.registry;
-    crate::support::eventually("the executor is shown", || async {
+    eventually("the executor is shown", || async {
         let shown = registry.call(&admin, "GET", "/v1/environments/e", "").await.json();
         shown["presence"]["relay"] == "boot" && shown["last_seen"].is_string()
     })
@@ -153,4 +155,37 @@ async fn commands_take_effect_at_once() {
     assert_eq!(world.registry.register(&token, "later", &key(1)).await.status, 200);
     database.run(&["credential", "revoke", &id]).await;
     assert_eq!(world.registry.register(&token, "later", &key(1)).await.status, 401);
+}
+
+/// Not at every call: that would be a write each time.
+#[tokio::test]
+async fn the_use_of_a_credential_is_noted_once_a_minute() {
+    let world = World::start().await;
+    let (admin, id) = world.database().credential(&["admin"]).await;
+    let call = async || {
+        assert_eq!(
+            world
+                .registry
+                .call(&admin, "GET", "/v1/environments/e", "")
+                .await
+                .status,
+            200
+        )
+    };
+    let noted = async || {
+        let list: Value = serde_json::from_str(&world.database().run(&["credential", "list", "--json"]).await).unwrap();
+        let rows = list.as_array().unwrap();
+        let row = rows.iter().find(|row| row["id"] == id.as_str()).unwrap();
+        row["last_used"].as_str().unwrap().to_owned()
+    };
+    call().await;
+    let first = noted().await;
+    // It is told in seconds.
+    let start = Instant::now();
+    eventually("it is another second", async || {
+        call().await;
+        start.elapsed() > Duration::from_millis(1100)
+    })
+    .await;
+    assert_eq!(noted().await, first);
 }

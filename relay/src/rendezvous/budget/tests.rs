@@ -121,6 +121,16 @@ fn a_proven_credential_gets_in_while_others_fail() {
 }
 
 #[test]
+fn failures_and_handshakes_under_way_count_together() {
+    let mut admissions = Admissions::default();
+    let (now, id) = (Instant::now(), id("x"));
+    let recent = FAILURES_PER_WINDOW - 1;
+    assert_eq!(admissions.ask(1, &id, recent, 32, now), Admission::Go);
+    assert_eq!(admissions.ask(2, &id, recent, 32, now), Admission::Wait);
+    assert_eq!(admissions.ask(2, &id, recent - 1, 32, now), Admission::Go);
+}
+
+#[test]
 fn whoever_contributed_waits_when_the_limit_is_near() {
     let mut admissions = Admissions::default();
     let now = Instant::now();

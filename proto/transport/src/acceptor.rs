@@ -57,7 +57,7 @@ pub struct Request {
 /// Says which harness may use this executor.
 pub trait Validator: Send + Sync + 'static {
     /// Judges one harness. It is given up, and the harness rejected, after
-    /// [`VALIDATION_TIMEOUT`].
+    /// [`VALIDATION_TIMEOUT`](rendezvous_wire::limits::VALIDATION_TIMEOUT).
     fn validate(&self, request: Request) -> impl Future<Output = Verdict> + Send;
 }
 

@@ -7,7 +7,6 @@ mod check;
 mod conformance;
 mod environments;
 mod gateway;
-mod identity;
 mod intranet;
 mod late;
 mod limits;
@@ -31,7 +30,6 @@ fn main() -> std::process::ExitCode {
         matrix::direct_cases(),
         matrix::forward_cases(),
         gateway::cases(),
-        identity::cases(),
         signed::cases(),
         ours::bulk::cases(),
         ours::cases(),

@@ -7,7 +7,6 @@ pub mod config;
 pub mod environment;
 pub mod fs;
 pub mod http;
-pub mod identity;
 pub mod initialize;
 pub mod network;
 pub mod process;

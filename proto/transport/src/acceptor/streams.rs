@@ -57,7 +57,6 @@ impl Streams {
     pub fn new(options: Options) -> Self {
         let Options {
             identity,
-            previous,
             environment,
             registration,
             budget,
@@ -65,7 +64,7 @@ impl Streams {
             offer,
         } = options;
         let (commands, asked) = mpsc::unbounded_channel();
-        let mut acceptor = Acceptor::new(identity, environment, registration, budget).with_previous(previous);
+        let mut acceptor = Acceptor::new(identity, environment, registration, budget);
         if let Some(offer) = offer {
             acceptor = acceptor.offering(offer);
         }

@@ -93,7 +93,6 @@ impl World {
         let budget = Budget::new(256 * 1024 * 1024);
         let options = Options {
             identity: executor.clone(),
-            previous: Vec::new(),
             environment: environment(),
             registration: registration(),
             budget: budget.clone(),

@@ -150,7 +150,9 @@ impl Harness {
     ///
     /// As any call.
     pub async fn status(&self) -> Result<(), HarnessError> {
-        self.call::<environment::Status>(&()).await.map(drop)
+        self.call_as::<environment::Status>(&(), Class::Repeatable)
+            .await
+            .map(drop)
     }
 
     /// Whether the executor can end a process's stdin, resize its terminal, send it every signal, and list what runs.

@@ -98,6 +98,7 @@ impl Connector for RelayConnector {
                 own_key: self.identity.public().clone(),
                 executor_key: bundle.executor_key.clone(),
                 registration: bundle.registration.clone(),
+                found: None,
             },
         };
         let stream = stream::connect_reliable(link, &self.identity, &target, &self.budget, offer).await?;

@@ -99,7 +99,7 @@ pub enum Begin {
 }
 
 impl Harness {
-    /// Has the executor keep this session when the connection ends, with its processes and their output. To be called before
+    /// Has the executor keep the session when the connection ends, with its processes and their output. To be called before
     /// processes are started: of what one wrote before, only the last MiB is kept.
     ///
     /// From now on processes are killed by [`crate::ProcessControl::terminate`] and with their session only, not with their

@@ -9,6 +9,9 @@ pub struct Policy {
     pub budget: Duration,
     /// Most attempts after the first.
     pub max_retries: Option<u32>,
+    /// Fresh tickets in a row that may be refused: the first may have aged on its way. None where only the budget bounds
+    /// them, because the registry may go on for a while to name a relay that is not there any more.
+    pub max_refused_tickets: Option<u32>,
 }
 
 impl Policy {
@@ -16,12 +19,14 @@ impl Policy {
     pub const FIRST: Self = Self {
         budget: Duration::from_secs(14),
         max_retries: Some(4),
+        max_refused_tickets: Some(1),
     };
     /// For a client that lost its connection: as often as fits into 45 s. Executors keep a session for 30 s (old stock ones)
     /// or 80 s.
     pub const LOST: Self = Self {
         budget: Duration::from_secs(45),
         max_retries: None,
+        max_refused_tickets: None,
     };
 }
 
@@ -42,8 +47,6 @@ impl Policy {
 const FIRST_DELAY: Duration = Duration::from_millis(500);
 /// Longest base of a delay.
 const LONGEST_DELAY: Duration = Duration::from_secs(5);
-/// Fresh tickets that may be refused in a row: the first refusal may be a ticket that aged on its way.
-const MAX_REFUSED_TICKETS: u32 = 2;
 
 /// What a failed attempt says about the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,8 +88,9 @@ impl Recovery {
         }
     }
 
-    /// Goes on for another connection that was lost: it has the whole budget, and the delays go on growing.
-    pub fn again(&mut self, now: Instant) {
+    /// Goes on for another connection that was lost: it has a budget of its own, and the delays go on growing.
+    pub fn again(&mut self, policy: Policy, now: Instant) {
+        self.policy = policy;
         self.started = now;
         self.refused_tickets = 0;
     }
@@ -108,7 +112,11 @@ impl Recovery {
             }
             Verdict::TicketRefused => {
                 self.refused_tickets += 1;
-                if self.refused_tickets >= MAX_REFUSED_TICKETS {
+                if self
+                    .policy
+                    .max_refused_tickets
+                    .is_some_and(|most| self.refused_tickets > most)
+                {
                     return Decision::GiveUp;
                 }
                 Duration::ZERO
@@ -210,7 +218,7 @@ mod tests {
             recovery.failed(now, RETRY, 0);
         }
         let later = now + Duration::from_secs(60);
-        recovery.again(later);
+        recovery.again(Policy::LOST, later);
         assert_eq!(recovery.deadline(), later + Policy::LOST.budget);
         assert_eq!(
             recovery.failed(later, RETRY, 0),
@@ -219,9 +227,30 @@ mod tests {
     }
 
     #[test]
-    fn one_refused_ticket_is_forgiven() {
+    fn a_loss_may_begin_with_less_than_the_whole_budget() {
         let now = Instant::now();
         let mut recovery = Recovery::new(Policy::LOST, now);
+        let rest = Policy::LOST.after(Duration::from_secs(20));
+        recovery.again(rest, now);
+        assert_eq!(recovery.deadline(), now + Duration::from_secs(25));
+    }
+
+    #[test]
+    fn after_a_loss_tickets_are_refused_until_the_registry_has_noticed() {
+        let mut now = Instant::now();
+        let mut recovery = Recovery::new(Policy::LOST, now);
+        let mut attempts = 0;
+        while let Decision::RetryAt(at) = recovery.failed(now, Verdict::TicketRefused, 0) {
+            now = at;
+            attempts += 1;
+        }
+        assert_eq!(attempts, delays(Policy::LOST, 0).len());
+    }
+
+    #[test]
+    fn one_refused_ticket_of_a_first_connect_is_forgiven() {
+        let now = Instant::now();
+        let mut recovery = Recovery::new(Policy::FIRST, now);
         let retry = recovery.failed(now, Verdict::TicketRefused, 0);
         assert!(matches!(retry, Decision::RetryAt(_)));
         assert!(matches!(recovery.failed(now, RETRY, 0), Decision::RetryAt(_)));

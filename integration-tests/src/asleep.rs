@@ -37,7 +37,7 @@ int clock_gettime(clockid_t clock, struct timespec *time) {
 /// A machine's sleep, which all programs that were started under it share.
 #[derive(Debug)]
 pub struct Sleeper {
-    library: PathBuf,
+    shim: PathBuf,
     file: PathBuf,
 }
 
@@ -49,13 +49,13 @@ impl Sleeper {
     /// There is no C compiler, or it fails.
     pub fn new(cx: &Context) -> Result<Self> {
         let source = cx.folder().join("asleep.c");
-        let library = cx.folder().join("asleep.so");
+        let shim = cx.folder().join("asleep.so");
         std::fs::write(&source, SHIM)?;
         let compiler = binaries::tool("cc", "gcc")?;
         let mut compile = Tool::new(compiler);
         compile
             .args(["-shared", "-fPIC", "-o"])
-            .arg(&library)
+            .arg(&shim)
             .arg(&source)
             .arg("-ldl");
         let compiled = compile.output().context("cc")?;
@@ -63,7 +63,7 @@ impl Sleeper {
             bail!("cc: {}", String::from_utf8_lossy(&compiled.stderr));
         }
         let sleeper = Self {
-            library,
+            shim,
             file: cx.folder().join("asleep"),
         };
         sleeper.sleep(0)?;
@@ -72,7 +72,7 @@ impl Sleeper {
 
     /// The command, to be run on this machine.
     pub fn under(&self, command: Command) -> Command {
-        command.env("LD_PRELOAD", &self.library).env("ASLEEP_FILE", &self.file)
+        command.env("LD_PRELOAD", &self.shim).env("ASLEEP_FILE", &self.file)
     }
 
     /// Lets the machine have slept for so long, altogether. Its programs wake now.

@@ -12,7 +12,6 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::JoinHandle;
 
 use anyhow::{Context as _, Result};
 use rustls::{ClientConfig, ServerConfig};
@@ -20,18 +19,15 @@ use rustls_pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
-use tokio_util::sync::CancellationToken;
 
-use crate::netns::Namespace;
+use crate::netns::{Namespace, Server};
 use unmask::Unmask;
 
 /// A recording proxy in front of one server.
 #[derive(Debug)]
 pub struct Capture {
-    address: SocketAddr,
     folder: PathBuf,
-    stop: CancellationToken,
-    thread: Option<JoinHandle<()>>,
+    server: Server,
 }
 
 /// What the proxy needs for TLS on both sides.
@@ -62,44 +58,21 @@ impl Capture {
         tls: Tls,
         folder: &Path,
     ) -> Result<Self> {
-        let namespace = namespace.clone();
-        let listener = namespace.within(move || Ok(std::net::TcpListener::bind(listen)?))?;
-        listener.set_nonblocking(true)?;
-        let address = listener.local_addr()?;
-        let stop = CancellationToken::new();
         let job = Job {
             target,
             tls,
             folder: folder.to_owned(),
             number: AtomicU64::new(0),
         };
-        let stopped = stop.clone();
-        let thread = std::thread::spawn(move || {
-            // The proxy dials too, so the whole runtime lives in the namespace: one thread, which entered it.
-            if namespace.enter_thread().is_err() {
-                return;
-            }
-            let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
-                return;
-            };
-            runtime.block_on(async {
-                tokio::select! {
-                    () = job.serve(listener) => {}
-                    () = stopped.cancelled() => {}
-                }
-            });
-        });
         Ok(Self {
-            address,
             folder: folder.to_owned(),
-            stop,
-            thread: Some(thread),
+            server: namespace.serve(listen, |listener| job.serve(listener))?,
         })
     }
 
     /// Where clients dial.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.server.address()
     }
 
     /// Ends the proxy and everything that goes through it; gives the recorded files.
@@ -107,26 +80,13 @@ impl Capture {
     /// # Errors
     ///
     /// The folder could not be read.
-    pub fn finish(mut self) -> Result<Vec<PathBuf>> {
-        self.end();
+    pub fn finish(self) -> Result<Vec<PathBuf>> {
+        drop(self.server);
         let mut files = Vec::new();
         for entry in std::fs::read_dir(&self.folder)? {
             files.push(entry?.path());
         }
         Ok(files)
-    }
-
-    fn end(&mut self) {
-        self.stop.cancel();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-impl Drop for Capture {
-    fn drop(&mut self) {
-        self.end();
     }
 }
 
@@ -138,10 +98,7 @@ struct Job {
 }
 
 impl Job {
-    async fn serve(self, listener: std::net::TcpListener) {
-        let Ok(listener) = TcpListener::from_std(listener) else {
-            return;
-        };
+    async fn serve(self, listener: TcpListener) {
         let job = Arc::new(self);
         loop {
             if let Ok((client, _)) = listener.accept().await {

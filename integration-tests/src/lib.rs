@@ -27,6 +27,7 @@ pub mod stock;
 pub mod tap;
 pub mod terminal;
 pub mod tls;
+pub mod upgrade;
 pub mod wait;
 
 pub use command::Command;

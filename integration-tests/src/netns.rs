@@ -1,11 +1,14 @@
 //! Networks of a test's own: namespaces, wires between them, and routers that hide what is behind them.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Command as Tool;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::JoinHandle;
 
 use anyhow::{Context as _, Result, bail};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
 
 use crate::{Command, binaries};
 
@@ -138,6 +141,41 @@ impl Namespace {
         }
     }
 
+    /// Serves what comes to an address inside this network, from a thread of its own, until the handle is dropped. What
+    /// `serve` dials is inside as well.
+    ///
+    /// # Errors
+    ///
+    /// The address could not be bound.
+    pub fn serve<S: Future<Output = ()>>(
+        &self,
+        listen: SocketAddr,
+        serve: impl FnOnce(TcpListener) -> S + Send + 'static,
+    ) -> Result<Server> {
+        let listener = self.within(move || Ok(std::net::TcpListener::bind(listen)?))?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let stop = CancellationToken::new();
+        let (namespace, stopped) = (self.clone(), stop.clone());
+        let thread = std::thread::spawn(move || {
+            namespace.enter_thread()?;
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(async {
+                let listener = TcpListener::from_std(listener)?;
+                tokio::select! {
+                    () = serve(listener) => {}
+                    () = stopped.cancelled() => {}
+                }
+                Ok(())
+            })
+        });
+        Ok(Server {
+            address,
+            stop,
+            thread: Some(thread),
+        })
+    }
+
     /// Moves the calling thread into this network for good.
     ///
     /// # Errors
@@ -147,6 +185,31 @@ impl Namespace {
         let file = std::fs::File::open(format!("/run/netns/{}", self.name()))?;
         nix::sched::setns(file, nix::sched::CloneFlags::CLONE_NEWNET)?;
         Ok(())
+    }
+}
+
+/// What serves inside a network, until it is dropped.
+#[derive(Debug)]
+pub struct Server {
+    address: SocketAddr,
+    stop: CancellationToken,
+    thread: Option<JoinHandle<Result<()>>>,
+}
+
+impl Server {
+    /// Where clients dial.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        if let Some(thread) = self.thread.take() {
+            // Its clients have seen why it ended, if it did.
+            let _ = thread.join();
+        }
     }
 }
 

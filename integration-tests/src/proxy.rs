@@ -3,21 +3,17 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rustls::ServerConfig;
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, copy_bidirectional};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
-use tokio_util::sync::CancellationToken;
 
-use crate::netns::Namespace;
-
-/// Longest head of a request, in bytes.
-const MAX_HEAD: usize = 16 * 1024;
+use crate::netns::{Namespace, Server};
+use crate::upgrade::read_head;
 
 /// How a proxy is set up.
 #[derive(Debug)]
@@ -47,8 +43,7 @@ pub struct Asked {
 #[derive(Debug)]
 pub struct Proxy {
     asked: Arc<Mutex<Vec<Asked>>>,
-    stop: CancellationToken,
-    thread: Option<JoinHandle<()>>,
+    _server: Server,
 }
 
 impl Proxy {
@@ -58,38 +53,15 @@ impl Proxy {
     ///
     /// The address could not be bound.
     pub fn start(namespace: &Namespace, options: Options) -> Result<Self> {
-        let namespace = namespace.clone();
-        let listen = options.listen;
-        let listener = namespace.within(move || Ok(std::net::TcpListener::bind(listen)?))?;
-        listener.set_nonblocking(true)?;
         let asked = Arc::new(Mutex::new(Vec::new()));
-        let stop = CancellationToken::new();
         let job = Arc::new(Job {
             authorization: format!("basic {}", STANDARD.encode(&options.login)),
             names: options.names,
             asked: Arc::clone(&asked),
         });
         let acceptor = options.tls.map(TlsAcceptor::from);
-        let stopped = stop.clone();
-        let thread = std::thread::spawn(move || {
-            if namespace.enter_thread().is_err() {
-                return;
-            }
-            let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
-                return;
-            };
-            runtime.block_on(async {
-                tokio::select! {
-                    () = serve(job, listener, acceptor) => {}
-                    () = stopped.cancelled() => {}
-                }
-            });
-        });
-        Ok(Self {
-            asked,
-            stop,
-            thread: Some(thread),
-        })
+        let server = namespace.serve(options.listen, |listener| serve(job, listener, acceptor))?;
+        Ok(Self { asked, _server: server })
     }
 
     /// What was asked for so far.
@@ -108,23 +80,11 @@ impl Proxy {
     }
 }
 
-impl Drop for Proxy {
-    fn drop(&mut self) {
-        self.stop.cancel();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
 fn lock(asked: &Mutex<Vec<Asked>>) -> MutexGuard<'_, Vec<Asked>> {
     asked.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn serve(job: Arc<Job>, listener: std::net::TcpListener, acceptor: Option<TlsAcceptor>) {
-    let Ok(listener) = TcpListener::from_std(listener) else {
-        return;
-    };
+async fn serve(job: Arc<Job>, listener: TcpListener, acceptor: Option<TlsAcceptor>) {
     while let Ok((client, peer)) = listener.accept().await {
         let (job, acceptor) = (Arc::clone(&job), acceptor.clone());
         tokio::spawn(async move {
@@ -197,13 +157,4 @@ impl Job {
         };
         TcpStream::connect((ip, port)).await.map_err(|_unreached| 502)
     }
-}
-
-async fn read_head(client: &mut (impl AsyncRead + Unpin)) -> Result<String> {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        anyhow::ensure!(head.len() < MAX_HEAD, "a head without end");
-        head.push(client.read_u8().await?);
-    }
-    String::from_utf8(head).context("a head that is no text")
 }

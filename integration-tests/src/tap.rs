@@ -7,16 +7,13 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
 use futures_util::{SinkExt as _, StreamExt as _};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
-use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
-use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
-use tokio_tungstenite::tungstenite::protocol::Role;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::link::{self, Party};
+use crate::upgrade::{read_head, upgrade};
 
 /// Whose frame it is, by who sent it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -217,28 +214,4 @@ async fn serve(mut client: TcpStream, shared: &Shared) -> Result<()> {
             Some(frame) = injected.recv() => client.send(Message::Binary(frame)).await?,
         }
     }
-}
-
-async fn read_head(client: &mut TcpStream) -> Result<String> {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        if client.read_buf(&mut head).await? == 0 {
-            bail!("no request");
-        }
-    }
-    Ok(String::from_utf8(head)?)
-}
-
-async fn upgrade(mut client: TcpStream, head: &str) -> Result<WebSocketStream<TcpStream>> {
-    let key = head.lines().find_map(|line| {
-        let (name, value) = line.split_once(':')?;
-        name.eq_ignore_ascii_case("sec-websocket-key").then(|| value.trim())
-    });
-    let accept = derive_accept_key(key.context("a key")?.as_bytes());
-    let answer = format!(
-        "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
-         sec-websocket-accept: {accept}\r\n\r\n"
-    );
-    client.write_all(answer.as_bytes()).await?;
-    Ok(WebSocketStream::from_raw_socket(client, Role::Server, None).await)
 }

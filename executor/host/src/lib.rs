@@ -10,6 +10,7 @@
 //! * [`watch`]: waiting for paths to appear.
 //! * [`sandbox`]: confines programs and calls on files to what a permission profile allows.
 //! * [`shell`]: which shell the user of this machine has. [`snapshot`]: what its start-up files leave.
+//! * [`state`]: where what has to last is kept.
 //!
 //! Linux only.
 
@@ -23,4 +24,5 @@ pub mod proxy;
 pub mod sandbox;
 pub mod shell;
 pub mod snapshot;
+pub mod state;
 pub mod watch;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use rendezvous_executor::server::DetachedSessions;
 use rendezvous_host::process::{SpoolLimits, Spooling};
+use rendezvous_host::state;
 use rendezvous_wire::quantity;
 
 /// So many times what one harness may have, all may have together.
@@ -86,18 +87,7 @@ impl KeepingArgs {
     }
 
     fn directory(&self) -> Option<PathBuf> {
-        let found = || state_directory().map(|state| state.join("output"));
+        let found = || state::directory().map(|state| state.join("output"));
         self.detached_output_dir.clone().or_else(found)
     }
-}
-
-fn state_directory() -> Option<PathBuf> {
-    let path = |name| {
-        std::env::var_os(name)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-    };
-    path("STATE_DIRECTORY")
-        .or_else(|| path("XDG_STATE_HOME").map(|state| state.join("rendezvous")))
-        .or_else(|| path("HOME").map(|home| home.join(".local/state/rendezvous")))
 }

@@ -11,6 +11,7 @@ use anyhow::Context as _;
 use clap::Args;
 use rendezvous_harness::detached::KeptSession;
 use rendezvous_harness::{Environment, Harness, HarnessError, LocalError, exit};
+use rendezvous_host::state;
 
 use super::Failure;
 use super::store::{Record, Store};
@@ -39,21 +40,10 @@ pub(crate) struct SessionArgs {
 impl SessionArgs {
     pub(super) fn store(&self) -> Result<Store, Failure> {
         let missing = "no folder for sessions: HOME is not set; use --session-dir";
-        let found = || Some(state_directory()?.join("sessions"));
+        let found = || Some(state::directory()?.join("sessions"));
         let folder = self.session_dir.clone().or_else(found);
         Ok(Store::new(folder.context(missing).map_err(Failure::usage)?))
     }
-}
-
-fn state_directory() -> Option<PathBuf> {
-    let path = |name| {
-        std::env::var_os(name)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-    };
-    path("STATE_DIRECTORY")
-        .or_else(|| path("XDG_STATE_HOME").map(|state| state.join("rendezvous")))
-        .or_else(|| path("HOME").map(|home| home.join(".local/state/rendezvous")))
 }
 
 /// The key that leaves a command.

@@ -17,7 +17,10 @@ pub(super) struct WayBack {
     pub(super) environment: EnvironmentId,
     pub(super) own_key: PublicKey,
     pub(super) executor_key: PublicKey,
+    /// Where the executor was when the stream was last proved to be its.
     pub(super) registration: RegistrationId,
+    /// Where the last attempt leads.
+    pub(super) found: Option<RegistrationId>,
 }
 
 /// Another executor has the environment: nobody there knows the stream.
@@ -40,10 +43,15 @@ impl Redial for WayBack {
         }
         let link = self.dialer.dial(&bundle.url).await;
         let link = link.map_err(|error| judge(error.into()))?;
-        Ok(Found {
-            link,
-            is_moved: bundle.registration != self.registration,
-        })
+        let is_moved = bundle.registration != self.registration;
+        self.found = Some(bundle.registration);
+        Ok(Found { link, is_moved })
+    }
+
+    fn resumed(&mut self) {
+        if let Some(found) = self.found.take() {
+            self.registration = found;
+        }
     }
 }
 

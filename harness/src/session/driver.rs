@@ -172,7 +172,7 @@ async fn keep<C: Connector>(
             continue;
         }
         if since - up >= USABLE {
-            recovery.again(since);
+            recovery.again(lost.after(since - lost_at), since);
         }
         match recovery.failed(since, reason.verdict(), random()) {
             Decision::GiveUp => return Err(reason),

@@ -9,6 +9,7 @@ mod environments;
 mod gateway;
 mod intranet;
 mod late;
+mod library;
 mod limits;
 mod managed_network;
 mod matrix;

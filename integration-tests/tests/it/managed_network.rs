@@ -7,13 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context as _, Result, ensure};
 use rendezvous_harness::network::{HostDecision, ManagedNetwork};
-use rendezvous_harness::options::ClearText;
-use rendezvous_harness::{Harness, Options, ProcessEvent, ProcessSpec};
+use rendezvous_harness::{ProcessEvent, ProcessSpec};
 use rendezvous_integration_tests::harness::Access;
 use rendezvous_integration_tests::netns::Namespace;
 use rendezvous_integration_tests::registry::{self, Registry, Role};
 use rendezvous_integration_tests::{Context, Program, executor, wait};
-use rendezvous_wire::secret::Secret;
 
 use crate::runner::{Case, When};
 
@@ -151,13 +149,7 @@ async fn command_line(cx: &Context, access: &Access) -> Result<()> {
 fn library(access: &Access) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let options = Options::new(
-            Some(&access.registry),
-            Some(&access.environment),
-            Some(Secret::new(access.token.clone())),
-            ClearText::Loopback,
-        )?;
-        let harness = Harness::connect(options).await?;
+        let harness = crate::library::connect(access).await?;
         let asked: Arc<Mutex<Vec<String>>> = Arc::default();
         let heard = Arc::clone(&asked);
         let (decisions, mut told) = tokio::sync::mpsc::channel(64);

@@ -5,12 +5,10 @@ use std::path::Path;
 use anyhow::{Context as _, Result, ensure};
 use bytes::Bytes;
 use rendezvous_harness::http::HttpRequest;
-use rendezvous_harness::options::ClearText;
-use rendezvous_harness::{Harness, Options, PathUri};
+use rendezvous_harness::{Harness, PathUri};
 use rendezvous_integration_tests::executor::End;
 use rendezvous_integration_tests::site::{RelayKind, Site};
 use rendezvous_integration_tests::{Context, Program};
-use rendezvous_wire::secret::Secret;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::task::AbortOnDropHandle;
@@ -34,15 +32,7 @@ pub(crate) fn cases() -> Vec<Case> {
 
 async fn play(cx: Context, length: usize) -> Result<()> {
     let site = Site::start(&cx, End::Ours, RelayKind::Embedded).await?;
-    let access = site.access();
-    let token = Some(Secret::new(access.token));
-    let options = Options::new(
-        Some(&access.registry),
-        Some(&access.environment),
-        token,
-        ClearText::Loopback,
-    )?;
-    let harness = Harness::connect(options).await?;
+    let harness = crate::library::connect(&site.access()).await?;
     harness.status().await?;
     let path = PathUri::from_path(&site.workspace.join("file"))?;
     let executor = site.executor.as_ref().context("the executor runs")?;

@@ -23,7 +23,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
@@ -41,6 +41,10 @@ const REFUSAL_TIMEOUT: Duration = Duration::from_secs(2);
 const BACKLOG: u32 = 4096;
 /// Pause after a failed accept, which mostly means that file descriptors ran out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How long a connection that was let in, but was not asked anything yet, goes on waiting for its request when the server
+/// stops. Some peers take a request that breaks off for more than an outage.
+const FAREWELL: Duration = Duration::from_secs(1);
 
 /// What a [`Server`] bounds.
 #[derive(Clone, Copy, Debug)]
@@ -136,7 +140,8 @@ impl Server {
         self.tls.is_some()
     }
 
-    /// Serves until `shutdown` is cancelled and the requests in flight are answered, or [`Limits::grace`] is over.
+    /// Serves until `shutdown` is cancelled and the requests in flight are answered, or [`Limits::grace`] is over. Who has
+    /// connected by then and asks within a second is answered too.
     /// Upgraded connections are the handler's to end, by the same token.
     pub async fn serve<H, F, B>(self, handler: H, shutdown: CancellationToken)
     where
@@ -154,24 +159,12 @@ impl Server {
             tasks.spawn(tls.clone().watch(shutdown.clone()));
         }
         let http = Arc::new(http(&self.limits));
-        loop {
-            let accepted = tokio::select! {
-                biased;
-                () = shutdown.cancelled() => break,
-                accepted = self.listener.accept() => accepted,
-            };
-            let (tcp, addr) = match accepted {
-                Ok(accepted) => accepted,
-                Err(error) => {
-                    accept_failed(&error).await;
-                    continue;
-                }
-            };
+        let let_in = |tcp: TcpStream, addr: SocketAddr| {
             let admission = match places.take() {
                 Some(place) => Admission::Serve(place),
                 None => match refusals.clone().try_acquire_owned() {
                     Ok(slot) => Admission::Refuse(slot),
-                    Err(_) => continue,
+                    Err(_) => return,
                 },
             };
             let connection = Connection {
@@ -189,8 +182,27 @@ impl Server {
                     () = connection.run(tcp, addr, admission) => {}
                 }
             });
+        };
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                () = shutdown.cancelled() => break,
+                accepted = self.listener.accept() => accepted,
+            };
+            match accepted {
+                Ok((tcp, addr)) => let_in(tcp, addr),
+                Err(error) => accept_failed(&error).await,
+            }
         }
-        drop(self.listener);
+        // To close the listener resets whom the kernel has let in already.
+        if let Ok(listener) = self.listener.into_std() {
+            while let Ok((tcp, addr)) = listener.accept() {
+                let tcp = tcp.set_nonblocking(true).and_then(|()| TcpStream::from_std(tcp));
+                if let Ok(tcp) = tcp {
+                    let_in(tcp, addr);
+                }
+            }
+        }
         tasks.close();
         if timeout(self.limits.grace, tasks.wait()).await.is_err() {
             tracing::warn!(open = tasks.len(), "requests were cut by the shutdown");
@@ -310,7 +322,9 @@ where
         C::Data: Send,
         C::Error: Into<Box<dyn Error + Send + Sync>>,
     {
+        let asked = Notify::new();
         let service = service_fn(|request| {
+            asked.notify_one();
             let response = serve(request);
             async move { Ok::<_, Infallible>(response.await) }
         });
@@ -319,9 +333,14 @@ where
                 .serve_connection(TokioIo::new(Impatient::new(stream, self.write_timeout)), service)
                 .with_upgrades()
         );
+        let stop = async {
+            self.shutdown.cancelled().await;
+            // Ready at once if anything was asked before.
+            let _ = timeout(FAREWELL, asked.notified()).await;
+        };
         let result = tokio::select! {
             result = connection.as_mut() => result,
-            () = self.shutdown.cancelled() => {
+            () = stop => {
                 connection.as_mut().graceful_shutdown();
                 connection.await
             }

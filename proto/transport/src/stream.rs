@@ -16,7 +16,7 @@ pub(crate) mod inbound;
 mod redial;
 
 pub use backlog::Backlog;
-pub(crate) use connect::{accept_message, at, next_unless, now};
+pub(crate) use connect::{at, is_accepted, next_unless, now};
 pub use connect::{connect, connect_reliable};
 pub use continuity::Continuity;
 pub use driver::MAX_PAUSE;

@@ -154,6 +154,8 @@ struct Harness {
     credential: CredentialId,
     key: Option<KeyDigest>,
     stream: Option<(StreamId, Lane)>,
+    /// Its handshake may have gone to the executor.
+    asked: bool,
     /// The executor answered.
     open: bool,
     /// Reset by one of the ends: the executor needs no word when the harness leaves.

@@ -39,7 +39,7 @@ impl Core {
     pub(super) fn initialized(&mut self, result: Result<Box<RawValue>, RpcError>) -> Result<(), AttemptError> {
         let result: InitializeResult = match result {
             Ok(result) => envelope::decode_result(&result).map_err(violation)?,
-            Err(error) => return Err(AttemptError::Initialize(error)),
+            Err(error) => return Err(AttemptError::Initialize(redact(error, self.session.as_deref()))),
         };
         if self
             .session
@@ -74,6 +74,14 @@ impl Core {
         }
         Ok(())
     }
+}
+
+/// A session id is a secret, and some executors repeat it in their errors.
+fn redact(mut error: RpcError, session: Option<&str>) -> RpcError {
+    if let Some(session) = session.filter(|session| !session.is_empty() && error.message.contains(session)) {
+        error.message = error.message.replace(session, "…").into();
+    }
+    error
 }
 
 /// What we can do beyond the stock contract.

@@ -4,19 +4,18 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use futures_util::{SinkExt as _, StreamExt as _};
+use rendezvous_integration_tests::upgrade::{accept_key, read_head, upgrade};
 use rendezvous_wire::frame::Frame;
 use rendezvous_wire::id::StreamId;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
-use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
-use tokio_tungstenite::tungstenite::protocol::Role;
 
 /// What the relay does to the connection of one harness.
 #[derive(Clone, Copy)]
@@ -198,44 +197,12 @@ async fn linger(mut client: TcpStream) -> Result<()> {
     Ok(())
 }
 
-async fn read_head(client: &mut TcpStream) -> Result<String> {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        if client.read_buf(&mut head).await? == 0 {
-            bail!("no request");
-        }
-    }
-    Ok(String::from_utf8(head)?)
-}
-
 /// The credential in the ticket of a harness.
 fn credential_of(head: &str) -> Option<String> {
     let ticket = head.split_once("ticket=")?.1.split_once(' ')?.0;
     let claims = URL_SAFE_NO_PAD.decode(ticket.split('.').nth(1)?).ok()?;
     let claims: serde_json::Value = serde_json::from_slice(&claims).ok()?;
     Some(claims["sub"].as_str()?.to_owned())
-}
-
-fn accept_key(head: &str) -> Result<String> {
-    let value = head.lines().find_map(|line| {
-        let (name, value) = line.split_once(':')?;
-        name.eq_ignore_ascii_case("sec-websocket-key").then(|| value.trim())
-    });
-    Ok(derive_accept_key(value.context("a key")?.as_bytes()))
-}
-
-/// The head of a good answer.
-pub(super) fn switching(accept: &str) -> Vec<u8> {
-    format!(
-        "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
-         sec-websocket-accept: {accept}\r\n\r\n"
-    )
-    .into_bytes()
-}
-
-async fn upgrade(mut client: TcpStream, head: &str) -> Result<WebSocketStream<TcpStream>> {
-    client.write_all(&switching(&accept_key(head)?)).await?;
-    Ok(WebSocketStream::from_raw_socket(client, Role::Server, None).await)
 }
 
 async fn stream_of(client: &mut WebSocketStream<TcpStream>) -> Result<StreamId> {

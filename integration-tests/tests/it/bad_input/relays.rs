@@ -11,13 +11,14 @@ use rendezvous_integration_tests::harness::Access;
 use rendezvous_integration_tests::peer;
 use rendezvous_integration_tests::registry::{self, Registry, Role};
 use rendezvous_integration_tests::site::ENVIRONMENT;
+use rendezvous_integration_tests::upgrade::switching;
 use rendezvous_integration_tests::{Context, Program, executor, wait};
 use rendezvous_wire::frame::{Body, Frame};
 use rendezvous_wire::id::StreamId;
 use rendezvous_wire::limits::MAX_WS_MESSAGE;
 use tokio_tungstenite::tungstenite::Message;
 
-use super::hostile_relay::{HostileRelay, Misdeed, switching};
+use super::hostile_relay::{HostileRelay, Misdeed};
 
 /// Most memory that a harness may ever have held: a debug build rests at about 20 MB.
 const MEMORY: u64 = 96 * 1024 * 1024;

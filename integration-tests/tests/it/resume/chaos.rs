@@ -4,16 +4,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use nix::sys::signal::Signal;
-use rendezvous_harness::options::ClearText;
-use rendezvous_harness::{Harness, Options};
 use rendezvous_integration_tests::executor::End;
 use rendezvous_integration_tests::link::Party;
 use rendezvous_integration_tests::site::{RelayKind, Site};
 use rendezvous_integration_tests::{Context, Program};
-use rendezvous_wire::secret::Secret;
 use tokio::time::sleep;
 
 use super::site_saw;
+use crate::library;
 use crate::runner::{Case, When};
 
 /// Numbers go to the executor and come back, as fast as they can; each is looked at.
@@ -103,13 +101,7 @@ async fn chaos(cx: Context, duration: Duration) -> Result<()> {
 async fn broken(cx: Context, duration: Duration, seed: u64) -> Result<()> {
     let mut site = Site::start(&cx, End::Ours, RelayKind::StandAlone).await?;
     let access = site.access();
-    let options = Options::new(
-        Some(&access.registry),
-        Some(&access.environment),
-        Some(Secret::new(access.token.clone())),
-        ClearText::Loopback,
-    )?;
-    let library = Harness::connect(options).await?;
+    let library = library::connect(&access).await?;
     let command = access.command(&cx, ["run", "--", "cat"])?;
     let echo = Program::start(&cx, "echo", command.under(["sh", "-c", ECHO, "sh"]))?;
     let mut dice = Dice(seed);

@@ -218,14 +218,14 @@ async fn shutdown_finishes_what_is_in_flight() {
         }
     };
     let server = Running::start(Limits::default(), None, handler);
-    let mut idle = server.connect().await;
+    let mut silent = server.connect().await;
     let mut busy = server.connect().await;
     busy.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
         .await
         .expect("write");
     within(entered.acquire()).await.expect("entered").forget();
     server.stop.cancel();
-    assert_eq!(rest(&mut idle).await, "", "idle connections close at once");
+    assert_eq!(rest(&mut silent).await, "", "who asks nothing is not waited for longer");
     within(async {
         while tokio::net::TcpStream::connect(server.addr).await.is_ok() {
             tokio::task::yield_now().await;
@@ -235,6 +235,34 @@ async fn shutdown_finishes_what_is_in_flight() {
     assert!(!server.done.is_finished());
     gate.add_permits(1);
     assert!(rest(&mut busy).await.ends_with("finished"));
+    within(server.done).await.expect("server");
+}
+
+/// The runtime of a test has one thread: between two awaits the server does nothing.
+#[tokio::test]
+async fn shutdown_answers_all_that_have_connected() {
+    let server = Running::start(Limits::default(), None, hello);
+    let mut let_in = server.connect().await;
+    let mut used = server.connect().await;
+    used.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+        .await
+        .expect("write");
+    until(&mut used, "tls=false").await;
+    server.stop.cancel();
+    let waiting = std::net::TcpStream::connect(server.addr).expect("the kernel lets it in");
+    assert_eq!(rest(&mut used).await, "", "idle connections close at once");
+    waiting.set_nonblocking(true).expect("nonblocking");
+    for client in [
+        &mut let_in,
+        &mut tokio::net::TcpStream::from_std(waiting).expect("a socket"),
+    ] {
+        client
+            .write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+            .await
+            .expect("write");
+        let answer = rest(client).await;
+        assert!(answer.ends_with("tls=false"), "{answer}");
+    }
     within(server.done).await.expect("server");
 }
 

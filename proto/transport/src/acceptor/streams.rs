@@ -21,7 +21,7 @@ use super::patience::Patience;
 use super::{Accepted, Options, Request, Tally, Validator};
 use crate::link::{self, Link, LinkError};
 use crate::stream::inbound::Outlet;
-use crate::stream::{Backlog, Command, Commands, StreamEnd, Tag, accept_message, at, next_unless, now, pair};
+use crate::stream::{Backlog, Command, Commands, StreamEnd, Tag, at, is_accepted, next_unless, now, pair};
 
 /// Longest time that the ends of reliable streams may take when the executor stops.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -134,10 +134,11 @@ impl Streams {
     pub async fn keep(&mut self, mut on_tally: impl FnMut(&Tally)) -> Infallible {
         loop {
             self.acceptor.handle_timeout(now());
+            // Before the look, or what is given back in between is missed.
+            let relieved = self.backlog.relieved();
             self.credit();
             self.tell(None::<&Arc<NoValidator>>, None, &mut |_| ());
             self.count(self.texts, &mut on_tally);
-            let relieved = self.backlog.relieved();
             tokio::select! {
                 Some((tag, command)) = self.asked.recv() => self.obey(tag, command),
                 Some(judged) = self.validations.join_next_with_id() => self.judge(judged),
@@ -161,6 +162,8 @@ impl Streams {
         loop {
             // Reliable streams measure times.
             self.acceptor.handle_timeout(now());
+            // Before the look, or what is given back in between is missed.
+            let relieved = self.backlog.relieved();
             self.credit();
             self.tell(Some(validator), None, &mut told.on_stream);
             if let Err(error) = self.send(link) {
@@ -169,7 +172,6 @@ impl Streams {
             // To send the last record of a stream ends it.
             self.tell(Some(validator), None, &mut told.on_stream);
             self.count(self.texts + link.dropped_texts(), &mut told.on_tally);
-            let relieved = self.backlog.relieved();
             let paused = self.is_held_up();
             let alone = self.outlets.len() <= 1;
             patience.note(now(), paused, alone);
@@ -363,7 +365,9 @@ impl Streams {
                         if self.acceptor.is_undecided(key) {
                             self.settle(key, false);
                         }
-                        accept_message(self.acceptor.send(key, message));
+                        if !is_accepted(self.acceptor.send(key, message)) {
+                            self.acceptor.abort(key, reason::BACKPRESSURE);
+                        }
                     }
                     Command::Initialized => self.acceptor.set_initialized(key),
                     Command::Taken(len) if self.backlog.is_full() => self.uncredited.push((key, len)),

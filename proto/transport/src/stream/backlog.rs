@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
-use tokio::sync::futures::Notified;
+use tokio::sync::futures::OwnedNotified;
 
 /// Whole messages that were received and are still held somewhere, for instance because they are not answered yet. Clones
 /// share it, and so do the streams of all links that it is given to.
@@ -17,7 +17,7 @@ struct Shared {
     held: AtomicUsize,
     /// Streams that may add to it.
     streams: AtomicUsize,
-    relief: Notify,
+    relief: Arc<Notify>,
 }
 
 impl Backlog {
@@ -27,7 +27,7 @@ impl Backlog {
             limit,
             held: AtomicUsize::new(0),
             streams: AtomicUsize::new(0),
-            relief: Notify::new(),
+            relief: Arc::default(),
         }))
     }
 
@@ -51,8 +51,8 @@ impl Backlog {
     }
 
     /// Ready when [`Self::relieve`] or [`Self::remove`] was called after this.
-    pub(crate) fn relieved(&self) -> Notified<'_> {
-        self.0.relief.notified()
+    pub(crate) fn relieved(&self) -> OwnedNotified {
+        self.0.relief.clone().notified_owned()
     }
 
     pub(super) fn relieve(&self) {

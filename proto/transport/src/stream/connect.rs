@@ -6,7 +6,7 @@ use rand_core::UnwrapErr;
 use rendezvous_channel::Identity;
 use rendezvous_channel::budget::Budget;
 use rendezvous_channel::reliable::Config;
-use rendezvous_channel::stream::{Event, Stream, StreamError, Target};
+use rendezvous_channel::stream::{Event, SendError, Stream, StreamError, Target};
 use rendezvous_wire::id::StreamId;
 use rendezvous_wire::reason::close;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -93,6 +93,7 @@ async fn open<R: Redial>(
         asked,
         redialler: Redialler::new(redial, now()),
         is_moved: false,
+        refusals: 0,
         end: StreamEnd::Closed,
     };
     tokio::spawn(driver.run());
@@ -161,9 +162,18 @@ where
     link.next().await
 }
 
-/// A handle sends only what fits and is allowed, so all that can be wrong is that the stream ended meanwhile.
-pub(crate) fn accept_message(result: Result<(), rendezvous_channel::stream::SendError>) {
-    if let Err(error) = result {
-        tracing::debug!(%error, "message dropped");
+/// Whether a stream can go on with what became of a message. A handle sends only what fits and is allowed, so all that
+/// should be wrong is that the stream ended meanwhile; one that has lost a message must not go on.
+pub(crate) fn is_accepted(result: Result<(), SendError>) -> bool {
+    match result {
+        Ok(()) => true,
+        Err(SendError::Closed) => {
+            tracing::debug!("message dropped, the stream is over");
+            true
+        }
+        Err(error) => {
+            tracing::error!(%error, "a message was given room and found none");
+            false
+        }
     }
 }

@@ -10,12 +10,16 @@ use tokio::sync::mpsc;
 use super::connect::send;
 use super::inbound::Outlet;
 use super::redial::{Redial, Redialler, WayBack};
-use super::{Command, StreamEnd, Tag, accept_message, at, next_unless, now};
+use super::{Command, StreamEnd, Tag, at, is_accepted, next_unless, now};
 use crate::link::{self, Link, LinkError};
 
 /// Longest time that the link of a stream that is not reliable is not read because its application takes nothing; then the
 /// stream is given up. A reliable one stops its sender by itself.
 pub const MAX_PAUSE: Duration = Duration::from_secs(60);
+
+/// Attempts in a row to take the stream up that may be answered by a Reset before it is given up. A Reset is no proof, and
+/// the executor may be about to know the stream again; but mostly it has given it up.
+const MAX_REFUSALS: u32 = 4;
 
 /// Owns a harness's one stream, and the link below it while there is one.
 pub(super) struct Driver<R: Redial> {
@@ -26,6 +30,8 @@ pub(super) struct Driver<R: Redial> {
     pub(super) redialler: Redialler<R>,
     /// The executor behind the link may be another one.
     pub(super) is_moved: bool,
+    /// Links in a row over which the stream was reset, and not taken up.
+    pub(super) refusals: u32,
     /// Why the stream is over, once it is.
     pub(super) end: StreamEnd,
 }
@@ -107,6 +113,8 @@ impl<R: Redial> Driver<R> {
                 Event::Suspended => self.suspended(),
                 Event::Resumed => {
                     self.is_moved = false;
+                    self.refusals = 0;
+                    self.redialler.resumed();
                     let waited = self.outlet.continuity().resumed().map(|since| now() - since);
                     tracing::info!(stream = %self.stream.id(), ?waited, "stream goes on where it was");
                 }
@@ -121,7 +129,8 @@ impl<R: Redial> Driver<R> {
         self.outlet.continuity().suspended(now());
         if let Some(link) = self.link.take() {
             tokio::spawn(link.close(close::NORMAL, ""));
-            if self.is_moved {
+            self.refusals += 1;
+            if self.is_moved || self.refusals > MAX_REFUSALS {
                 self.end = StreamEnd::Reset(reason::EXECUTOR_GONE.to_owned());
                 self.stream.give_up(reason::EXECUTOR_GONE);
                 return;
@@ -154,7 +163,12 @@ impl<R: Redial> Driver<R> {
         let mut next = Some(command);
         while let Some(command) = next {
             match command {
-                Command::Send(message) => accept_message(self.stream.send(message)),
+                Command::Send(message) => {
+                    if !is_accepted(self.stream.send(message)) {
+                        self.end = StreamEnd::Backpressure;
+                        self.stream.abort(reason::BACKPRESSURE);
+                    }
+                }
                 Command::Initialized => self.stream.set_initialized(),
                 Command::Taken(len) => self.stream.taken(now(), len),
                 Command::Settle(agreed) => {

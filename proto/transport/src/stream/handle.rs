@@ -4,7 +4,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use rendezvous_channel::acceptor::StreamKey;
 use rendezvous_wire::id::StreamId;
-use rendezvous_wire::limits::MAX_MESSAGE;
+use rendezvous_wire::limits::{MAX_MESSAGE, MESSAGE_PREFIX_LEN};
 use rendezvous_wire::reason;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::time::timeout;
@@ -167,7 +167,8 @@ impl MessageSender {
         if message.is_empty() || message.len() > MAX_MESSAGE {
             return Err(StreamEnd::Unsendable(message.len()));
         }
-        let cost = message.len().clamp(LEAST_COST, SEND_BUFFER);
+        // What the stream's queue counts: a message that was given room must find it there.
+        let cost = (message.len() + MESSAGE_PREFIX_LEN).clamp(LEAST_COST, SEND_BUFFER);
         let cost = u32::try_from(cost).unwrap_or(u32::MAX);
         let permit = self.room.clone().acquire_many_owned(cost);
         let permit = permit.await.map_err(|_| StreamEnd::Closed)?;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use tokio::sync::futures::Notified;
+use tokio::sync::futures::OwnedNotified;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
@@ -148,7 +148,7 @@ impl Outlet {
     }
 
     /// Ready when something was taken or dropped after this call.
-    pub(crate) fn relieved(&self) -> Notified<'_> {
+    pub(crate) fn relieved(&self) -> OwnedNotified {
         self.level.backlog.relieved()
     }
 

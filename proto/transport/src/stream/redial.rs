@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use rendezvous_channel::reliable::Config;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::sleep;
 
 use crate::backoff::jitter;
 use crate::link::Link;
+use crate::wake;
 
 /// Base of the delay after the first attempt that failed.
 const FIRST_DELAY: Duration = Duration::from_millis(500);
@@ -26,6 +26,9 @@ pub trait Redial: Send + 'static {
 
     /// One attempt, with a fresh ticket.
     fn redial(&mut self) -> impl Future<Output = Result<WayBack<Self::Socket>, RedialError>> + Send;
+
+    /// The stream was taken up, with proof, over the way that the last attempt found.
+    fn resumed(&mut self) {}
 }
 
 /// A connection on which a stream may be taken up.
@@ -113,11 +116,18 @@ impl<R: Redial> Redialler<R> {
         self.begin(after, random);
     }
 
+    /// The stream was taken up over the last way.
+    pub(super) fn resumed(&mut self) {
+        if let Some(redial) = &mut self.redial {
+            redial.resumed();
+        }
+    }
+
     fn begin(&mut self, after: Duration, random: u64) {
         let Some(mut redial) = self.redial.take() else { return };
         let pause = self.pause(random).max(after);
         self.attempt = Some(Box::pin(async move {
-            sleep(pause).await;
+            wake::sleep(pause).await;
             let result = redial.redial().await;
             (redial, result)
         }));

@@ -50,6 +50,7 @@ impl Core {
                 credential: claims.sub.clone(),
                 key: claims.key,
                 stream: None,
+                asked: false,
                 open: false,
                 over: false,
             },
@@ -121,12 +122,13 @@ impl Core {
 
     /// Whether the harness's handshake may go to the executor now; asked again while it has to wait.
     pub fn ask_handshake(&mut self, connection: ConnectionId, now: Instant) -> Admission {
-        let Some(harness) = self.harnesses.get(&connection) else {
+        let Some(harness) = self.harnesses.get_mut(&connection) else {
             return Admission::Wait;
         };
         let Some(executor) = self.executors.get_mut(&harness.executor) else {
             return Admission::Wait;
         };
+        harness.asked = true;
         let recent = self.credentials.recent(&harness.credential, now);
         let limit = self.limits.pending_handshakes_per_executor;
         executor
@@ -146,13 +148,14 @@ impl Core {
     }
 
     /// The executor reset the harness's stream. Before its first other frame that is a failed handshake, and it counts
-    /// against the harness's credential.
+    /// against the harness's credential; unless the harness only wanted to take up a stream that the executor does not have
+    /// any more.
     pub fn reset_by_executor(&mut self, connection: ConnectionId, now: Instant) {
         let Some(harness) = self.harnesses.get_mut(&connection) else {
             return;
         };
         harness.over = true;
-        if harness.open {
+        if harness.open || !harness.asked {
             return;
         }
         self.credentials.failed(&harness.credential, now);

@@ -1,13 +1,41 @@
 //! Streams that outlive the connection below them.
 
+use rendezvous_rpc::method::environment::Status;
+use tokio::task::JoinHandle;
+
 use super::*;
 
-/// A connection whose stream fares as the test says.
-fn told() -> (Pipe, Executor, watch::Sender<Continuity>) {
-    let (mut pipe, executor) = connection(8);
-    let (teller, continuity) = watch::channel(Continuity::default());
-    pipe.continuity = Some(continuity);
-    (pipe, executor, teller)
+/// A session whose stream fares as the test says.
+struct World {
+    /// Connections to come.
+    attempts: mpsc::UnboundedSender<Result<Pipe, AttemptError>>,
+    executor: Executor,
+    teller: watch::Sender<Continuity>,
+    harness: Harness,
+}
+
+impl World {
+    async fn open() -> Self {
+        let (attempts, taken) = row();
+        let (mut pipe, mut executor) = connection(8);
+        let (teller, continuity) = watch::channel(Continuity::default());
+        pipe.continuity = Some(continuity);
+        attempts.send(Ok(pipe)).unwrap();
+        let connecting = tokio::spawn(connect(taken));
+        executor.initialize().await;
+        Self {
+            attempts,
+            executor,
+            teller,
+            harness: connecting.await.unwrap().unwrap(),
+        }
+    }
+}
+
+/// A call that no other connection may repeat.
+fn ask_once(harness: &Harness) -> JoinHandle<Result<(), HarnessError>> {
+    let harness = harness.clone();
+    tokio::spawn(async move { harness.call::<Status>(&()).await.map(drop) })
 }
 
 async fn answer_status(executor: &mut Executor) {
@@ -20,15 +48,14 @@ async fn answer_status(executor: &mut Executor) {
 
 #[tokio::test(start_paused = true)]
 async fn a_worn_stream_is_replaced_when_nothing_is_under_way() {
-    let (attempts, taken) = row();
-    let (pipe, mut executor, teller) = told();
-    attempts.send(Ok(pipe)).unwrap();
-    let connecting = tokio::spawn(connect(taken));
-    executor.initialize().await;
-    let harness = connecting.await.unwrap().unwrap();
+    let World {
+        attempts,
+        mut executor,
+        teller,
+        harness,
+    } = World::open().await;
     let connections = harness.connections();
-    let asking = harness.clone();
-    let status = tokio::spawn(async move { asking.status().await });
+    let status = ask_once(&harness);
     let call = executor.next().await;
     teller.send_modify(|continuity| continuity.is_worn = true);
     let (pipe, mut next) = connection(8);
@@ -51,24 +78,20 @@ async fn a_worn_stream_is_replaced_when_nothing_is_under_way() {
 
 #[tokio::test(start_paused = true)]
 async fn a_worn_stream_that_is_never_idle_takes_no_new_calls_in_the_end() {
-    let (attempts, taken) = row();
-    let (pipe, mut executor, teller) = told();
-    attempts.send(Ok(pipe)).unwrap();
-    let connecting = tokio::spawn(connect(taken));
-    executor.initialize().await;
-    let harness = connecting.await.unwrap().unwrap();
-    let ask = || {
-        let asking = harness.clone();
-        tokio::spawn(async move { asking.status().await })
-    };
-    let first = ask();
+    let World {
+        attempts,
+        mut executor,
+        teller,
+        harness,
+    } = World::open().await;
+    let first = ask_once(&harness);
     let call = executor.next().await;
     teller.send_modify(|continuity| continuity.is_worn = true);
     tokio::time::sleep(RENEWAL_PATIENCE - Duration::from_secs(1)).await;
-    let second = ask();
+    let second = ask_once(&harness);
     let other = executor.next().await;
     tokio::time::sleep(Duration::from_secs(2)).await;
-    let third = ask();
+    let third = ask_once(&harness);
     for call in [call, other] {
         executor
             .say(json!({"id": call["id"], "result": {"status": "ready"}}))
@@ -85,12 +108,12 @@ async fn a_worn_stream_that_is_never_idle_takes_no_new_calls_in_the_end() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_waits_for_its_connection_is_told_and_loses_no_call() {
-    let (attempts, taken) = row();
-    let (pipe, mut executor, teller) = told();
-    attempts.send(Ok(pipe)).unwrap();
-    let connecting = tokio::spawn(connect(taken));
-    executor.initialize().await;
-    let harness = connecting.await.unwrap().unwrap();
+    let World {
+        attempts: _attempts,
+        mut executor,
+        teller,
+        harness,
+    } = World::open().await;
     let (mut state, connections) = (harness.link_state(), harness.connections());
     let asking = harness.clone();
     let status = tokio::spawn(async move { asking.status().await });
@@ -118,12 +141,12 @@ async fn a_stream_that_waits_for_its_connection_is_told_and_loses_no_call() {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_stream_has_waited_is_taken_from_the_time_for_its_session() {
-    let (attempts, taken) = row();
-    let (pipe, mut executor, teller) = told();
-    attempts.send(Ok(pipe)).unwrap();
-    let connecting = tokio::spawn(connect(taken));
-    executor.initialize().await;
-    let harness = connecting.await.unwrap().unwrap();
+    let World {
+        attempts,
+        executor,
+        teller,
+        harness,
+    } = World::open().await;
     let mut state = harness.link_state();
     tokio::time::sleep(STABLE).await;
     let lost = now();

@@ -351,3 +351,44 @@ async fn a_reader_that_stops_holds_up_nobody_and_is_not_reset() {
     };
     tokio::join!(flooding, talking);
 }
+
+/// Sizes at which the bytes and the number of messages that may wait are used up together.
+#[tokio::test(start_paused = true)]
+async fn a_full_send_buffer_drops_no_message_of_any_size() {
+    let mut pair = Pair::new().await;
+    let way = pair.way();
+    let (harness, executor) = pair.agree(way).await;
+    let (to_executor, mut from_executor) = harness.split();
+    let (to_harness, mut from_harness) = executor.split();
+    for len in [1, 1019, 1020, 1021, 1024, 1300, 2000, SEND_BUFFER - 3, SEND_BUFFER] {
+        let total = 2000.min(4 * SEND_BUFFER / len);
+        let message = |i: usize| {
+            let mut message = vec![0; len];
+            message[0] = (i % 251).to_le_bytes()[0];
+            Bytes::from(message)
+        };
+        let sending = async |sender: &crate::stream::MessageSender| {
+            for i in 0..total {
+                sender.send(message(i)).await.unwrap();
+            }
+        };
+        let receiving = async |receiver: &mut crate::stream::MessageReceiver| {
+            for i in 0..total {
+                let got = receiver.recv().await.unwrap().unwrap();
+                assert!(got == message(i), "message {i} of {len} bytes");
+            }
+        };
+        let healing = async {
+            tokio::time::sleep(Duration::from_secs(6)).await;
+            pair.heal().await;
+        };
+        pair.cut();
+        tokio::join!(
+            sending(&to_executor),
+            sending(&to_harness),
+            receiving(&mut from_harness),
+            receiving(&mut from_executor),
+            healing
+        );
+    }
+}

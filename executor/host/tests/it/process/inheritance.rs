@@ -116,3 +116,38 @@ async fn children_die_with_the_executor() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn the_end_of_the_table_kills_also_what_outlived_its_program() {
+    let mut world = World::new();
+    world.start("p", sh("sleep 1000 & echo $!; exit 0")).await;
+    let Change::Output(chunk) = world.next().await.change else {
+        panic!("the child's number");
+    };
+    let child: i32 = std::str::from_utf8(&chunk.data)
+        .expect("text")
+        .trim()
+        .parse()
+        .expect("pid");
+    assert!(matches!(world.next().await.change, Change::Exited { .. }));
+    let running = world.start("q", run(&["sleep", "1000"])).await;
+    world.processes.shut();
+    for pid in [child, running.pid()] {
+        until("the end of what was left", || {
+            std::fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |stat| stat.contains(") Z"))
+        })
+        .await;
+    }
+    let pid = running.pid();
+    until("reaping", || !exists(pid)).await;
+    assert!(matches!(
+        world.processes.start("r", run(&["true"])).await,
+        Err(StartError::Cancelled(_))
+    ));
+    drop((running, world.processes));
+    let budget = Arc::clone(&world.budget);
+    until("the budget's return", || {
+        budget.processes() == 0 && budget.retained() == 0
+    })
+    .await;
+}

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use bytes::Bytes;
-use rendezvous_host::process::{Event, Outlet, Processes};
+use rendezvous_host::process::{Event, Outlet, Process, Processes};
 use rendezvous_host::proxy::Slots;
 use rendezvous_host::snapshot::Snapshots;
 use rendezvous_rpc::RpcError;
@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
 
-pub(crate) use self::holder::Holder;
+pub(crate) use self::holder::{Holder, Presence};
 pub use self::kept::DetachedSessions;
 use self::kept::Kept;
 use self::policy::Desk;
@@ -56,6 +56,8 @@ pub(crate) struct Session {
     desk: Arc<Desk>,
     proxy_slots: Slots,
     opened: Instant,
+    /// Held by the call that decides how it is kept.
+    retaining: tokio::sync::Mutex<()>,
     state: Mutex<State>,
 }
 
@@ -66,11 +68,11 @@ struct State {
     detached_at: Option<Instant>,
     /// The stream that holds it, if one does.
     holder: Option<Holder>,
-    /// Whether that one gives way to another stream of the same harness.
-    gives_way: bool,
     /// Ends it when nobody comes back.
     expiry: Option<AbortOnDropHandle<()>>,
     kept: Option<Kept>,
+    /// Whether it counts as kept already: its place for output is being made.
+    has_kept_place: bool,
 }
 
 /// A stream that wants a session.
@@ -115,9 +117,11 @@ impl Session {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// When it was detached, if it is.
-    pub(crate) fn detached_at(&self) -> Option<Instant> {
-        self.state().detached_at
+    /// Since when nobody has been there: it is detached, or its stream waits for a client that is away.
+    pub(crate) fn unattended_since(&self) -> Option<Instant> {
+        let state = self.state();
+        let away_since = || state.holder.as_ref()?.away_since().map(Instant::from);
+        state.detached_at.or_else(away_since)
     }
 
     pub(crate) fn opened(&self) -> Instant {
@@ -155,9 +159,8 @@ impl Sessions {
 
     /// Opens a session, or resumes one.
     ///
-    /// A session that another stream of the same harness holds is refused unless it is taken over, but one that would outlive
-    /// its connection gives way: its harness would not ask if it had not given it up, and finds the session detached when it
-    /// asks again.
+    /// A session that another stream holds is refused unless it is taken over. But a stream whose client is away gives way:
+    /// whoever asks again finds the session detached, as it would have been without a stream that outlives its connection.
     ///
     /// # Errors
     ///
@@ -181,10 +184,10 @@ impl Sessions {
             let mut state = session.state();
             if state.detached_at.take().is_none() {
                 if !arrival.takes_over {
-                    if state.gives_way
-                        && let Some(present) = &state.holder
+                    if let Some(present) = &state.holder
+                        && present.away_since().is_some()
                     {
-                        present.give_way_to(&arrival.holder);
+                        present.let_go();
                     }
                     return Err(RpcError::session_attached(&session.id));
                 }
@@ -192,15 +195,12 @@ impl Sessions {
             }
             state.instance += 1;
             state.holder = Some(arrival.holder);
-            state.gives_way = false;
             state.expiry = None;
             session.outlet.attach(arrival.listener);
             session.desk.attach(arrival.messages);
+            session.processes.read_anew();
             state.instance
         };
-        if session.is_kept() {
-            session.processes.look_again();
-        }
         Ok(Attachment {
             sessions: Arc::downgrade(self),
             session,
@@ -267,13 +267,14 @@ impl Table {
             desk: Arc::default(),
             proxy_slots: config.proxy_slots.session(),
             opened: Instant::now(),
+            retaining: tokio::sync::Mutex::default(),
             state: Mutex::new(State {
                 instance: 0,
                 detached_at: Some(Instant::now()),
                 holder: None,
-                gives_way: false,
                 expiry: None,
                 kept: None,
+                has_kept_place: false,
             }),
         });
         self.sessions.insert(id, Arc::clone(&session));
@@ -287,7 +288,7 @@ impl Table {
             .sessions
             .values()
             .filter(|session| is_of_kind(session) && session.processes.running() == 0 && !session.is_kept())
-            .filter_map(|session| Some((session.detached_at()?, session.id.clone())))
+            .filter_map(|session| Some((session.state().detached_at?, session.id.clone())))
             .min();
         oldest.is_some_and(|(_, id)| self.sessions.remove(&id).is_some())
     }
@@ -304,22 +305,22 @@ pub(crate) struct Attachment {
 }
 
 impl Attachment {
-    /// Another stream of the same harness may take its place.
-    pub(crate) fn may_give_way(&self) {
-        let mut state = self.session.state();
-        if state.instance == self.instance {
-            state.gives_way = true;
-        }
-    }
-
     /// The stream is over; its client was gone since this time already.
     pub(crate) fn lost_since(&self, since: std::time::Instant) {
         // Told once, when the stream ends.
         let _ = self.lost_since.set(since.into());
     }
 
-    pub(crate) fn session(&self) -> &Session {
+    pub(crate) fn session(&self) -> &Arc<Session> {
         &self.session
+    }
+
+    /// The client has taken everything of a process up to `seq`. Once another stream has the session, that says nothing.
+    pub(crate) fn consumed(&self, process: &Process, seq: u64) {
+        let state = self.session.state();
+        if state.instance == self.instance {
+            process.consume(seq);
+        }
     }
 }
 

@@ -43,15 +43,15 @@ pub(super) fn list<S: Sink>(connection: &Connection<S>, request: &Request) -> Re
 
 fn describe(sessions: &Sessions, session: &Session) -> SessionInfo {
     let retention = session.retention(sessions.config().session_retention);
-    let detached_at = session.detached_at();
+    let unattended = session.unattended_since();
     let left = |at: Instant| retention.saturating_sub(at.elapsed());
     SessionInfo {
         session_id: session.id().to_owned(),
         name: session.name(),
         age_ms: milliseconds(session.opened().elapsed()),
-        attached: detached_at.is_none(),
+        attached: unattended.is_none(),
         retention_ms: milliseconds(retention),
-        expires_in_ms: detached_at.map(|at| milliseconds(left(at))),
+        expires_in_ms: unattended.map(|at| milliseconds(left(at))),
         processes: process::describe_all(session.processes()),
     }
 }

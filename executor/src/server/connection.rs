@@ -23,7 +23,7 @@ use super::{Shared, Sink};
 use crate::methods::background::Background;
 use crate::methods::{self, Family, Reply};
 use crate::session::policy::Known;
-use crate::session::{Arrival, Attachment, Holder, Session};
+use crate::session::{Arrival, Attachment, Holder};
 
 /// A message of this length or more is read on a thread for blocking work. Blocks of files are shorter: to hand them over
 /// takes as long as to read them.
@@ -75,12 +75,12 @@ struct Client {
 }
 
 /// Opens the window of a process; false when the notification cannot be read.
-fn consumed(session: &Session, notification: &Notification) -> bool {
+fn consumed(attachment: &Attachment, notification: &Notification) -> bool {
     let Ok(params) = decode_params::<ConsumedParams>(notification.params.as_deref()) else {
         return false;
     };
-    if let Lookup::Started(process) = session.processes().get(&params.process_id) {
-        process.consume(params.seq);
+    if let Lookup::Started(process) = attachment.session().processes().get(&params.process_id) {
+        attachment.consumed(&process, params.seq);
     }
     true
 }
@@ -145,8 +145,8 @@ impl<S: Sink> Connection<S> {
     /// reader. Returns whether the message was one, and is dealt with.
     pub(super) fn take_consumed(&self, message: &[u8]) -> bool {
         message.starts_with(CONSUMED_PREFIX)
-            && self.windowed_session().is_some_and(|session| {
-                matches!(Message::decode(message), Ok(Message::Notification(news)) if consumed(session, &news))
+            && self.windowed().is_some_and(|attachment| {
+                matches!(Message::decode(message), Ok(Message::Notification(news)) if consumed(attachment, &news))
             })
     }
 
@@ -183,9 +183,9 @@ impl<S: Sink> Connection<S> {
 
     fn notified(&self, notification: &Notification) -> Reaction {
         if notification.method == Consumed::NAME
-            && let Some(session) = self.windowed_session()
+            && let Some(attachment) = self.windowed()
         {
-            return match consumed(session, notification) {
+            return match consumed(attachment, notification) {
                 true => Reaction::Nothing,
                 false => Reaction::Close("an unreadable notification"),
             };
@@ -238,9 +238,6 @@ impl<S: Sink> Connection<S> {
             listener: self.listener.clone(),
             messages: self.messages.clone(),
         })?;
-        if is_reliable {
-            attachment.may_give_way();
-        }
         self.sink.initialized();
         self.sink.settle(is_reliable);
         let has_window = extensions.has(OUTPUT_WINDOW, 1);
@@ -300,13 +297,10 @@ impl<S: Sink> Connection<S> {
             .is_some_and(|client| client.extensions.has(extension, 1))
     }
 
-    /// The session, if both sides named the extension `outputWindow`.
-    fn windowed_session(&self) -> Option<&Session> {
+    /// The hold on the session, if both sides named the extension `outputWindow`.
+    fn windowed(&self) -> Option<&Attachment> {
         let client = self.client.get()?;
-        client
-            .extensions
-            .has(OUTPUT_WINDOW, 1)
-            .then(|| client.attachment.session())
+        client.extensions.has(OUTPUT_WINDOW, 1).then_some(&client.attachment)
     }
 }
 

@@ -5,7 +5,7 @@
 //! write may wait for a program for ever. Otherwise that holds until `initialized`; from then on each lane answers up to the configured number of calls
 //! at once, without an order between them, and a full lane leaves the other one free.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -21,8 +21,8 @@ use super::connection::{Connection, Incoming, Reaction};
 use super::inbox::{Inbox, Lane};
 use super::push::{MAX_EVENTS, pass_on, push};
 use super::{Shared, Sink, Source};
-use crate::session::Holder;
 use crate::session::policy::MAX_MESSAGES;
+use crate::session::{Holder, Presence};
 
 /// Calls of one stream that are answered past another one, with one request at a time.
 const MAX_OVERTAKING: usize = 64;
@@ -37,7 +37,8 @@ pub(super) async fn serve<S: Sink>(server: Arc<Shared>, harness: Option<KeyDiges
     let (own, messages) = mpsc::channel(MAX_MESSAGES);
     let _passing = AbortOnDropHandle::new(tokio::spawn(pass_on(Arc::clone(&sink), messages)));
     let concurrency = server.sessions.config().concurrent_requests.get();
-    let holder = Holder::new(harness);
+    let presence: Weak<dyn Presence> = Arc::<S>::downgrade(&sink);
+    let holder = Holder::new(harness, presence);
     let replaced = holder.replaced();
     let connection = Connection::new(server, holder, Arc::clone(&sink), listener, own);
     let connection = Arc::new(connection);
@@ -69,7 +70,7 @@ pub(super) async fn serve<S: Sink>(server: Arc<Shared>, harness: Option<KeyDiges
     // Until the last call has let go of it, the session cannot be resumed.
     dispatcher.calls.shutdown().await;
     if is_replaced {
-        tracing::debug!("the harness goes on with another stream");
+        tracing::debug!("another stream has the session");
     } else if let Some(since) = dispatcher.sink.suspended_since() {
         dispatcher.connection.lost_since(since);
     }

@@ -77,7 +77,11 @@ impl Sessions {
     /// # Errors
     ///
     /// When it asks for too much, too many are kept, or there is no place for the output.
-    pub(crate) async fn retain(&self, session: &Session, params: RetainParams) -> Result<Duration, RpcError> {
+    pub(crate) async fn retain(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        params: RetainParams,
+    ) -> Result<Duration, RpcError> {
         let rules = self
             .detached()
             .ok_or_else(|| RpcError::invalid_request("no session is kept here"))?;
@@ -92,51 +96,68 @@ impl Sessions {
             )));
         }
         let retention = retention.unwrap_or_else(|| USUAL_RETENTION.min(rules.max_retention));
+        let retention = retention.max(self.config().session_retention);
         let kept = Kept {
-            retention: retention.max(self.config().session_retention),
+            retention,
             name: params.name,
             is_bound: params.bound_to_key && session.owner.is_some(),
         };
-        let was_kept = self.reserve(session, kept.clone(), rules)?;
-        if !was_kept {
-            let spooling = rules.spooling.clone();
-            let opened = match spawn_blocking(move || spooling.session()).await {
-                Ok(Ok(spool)) => session.processes().keep(spool).await,
-                Ok(Err(error)) => Err(error),
-                Err(_stopped) => Err(std::io::Error::other("the executor is stopping")),
-            };
-            if let Err(error) = opened {
-                session.state().kept = None;
-                tracing::warn!(%error, "cannot keep output on disk");
-                return Err(RpcError::internal(format!("cannot keep output on disk: {error}")));
-            }
+        // A task of its own, so that the end of the stream cannot leave it half done.
+        let (sessions, session) = (Arc::clone(self), Arc::clone(session));
+        match tokio::spawn(async move { sessions.keep(&session, kept).await }).await {
+            Ok(done) => done.map(|()| retention),
+            Err(_stopped) => Err(RpcError::internal("the executor is stopping")),
         }
-        Ok(kept.retention)
     }
 
-    /// Marks a session as kept, if that is not one too many. Returns whether it was already.
-    fn reserve(&self, session: &Session, kept: Kept, rules: &DetachedSessions) -> Result<bool, RpcError> {
+    /// Keeps a session, with the output of its processes; or changes how it is kept.
+    async fn keep(&self, session: &Session, kept: Kept) -> Result<(), RpcError> {
+        let _turn = session.retaining.lock().await;
+        if session.is_kept() {
+            session.state().kept = Some(kept);
+            return Ok(());
+        }
+        let spooling = self.reserve(session)?;
+        let opened = match spawn_blocking(move || spooling.session()).await {
+            Ok(Ok(spool)) => session.processes().keep(spool).await,
+            Ok(Err(error)) => Err(error),
+            Err(_stopped) => Err(std::io::Error::other("the executor is stopping")),
+        };
+        let mut state = session.state();
+        state.has_kept_place = false;
+        if let Err(error) = opened {
+            tracing::warn!(%error, "cannot keep output on disk");
+            return Err(RpcError::internal(format!("cannot keep output on disk: {error}")));
+        }
+        state.kept = Some(kept);
+        Ok(())
+    }
+
+    /// Takes a place among the sessions that are kept, if that is not one too many. Returns where output goes.
+    fn reserve(&self, session: &Session) -> Result<Spooling, RpcError> {
+        let rules = self.detached();
+        let rules = rules.ok_or_else(|| RpcError::invalid_request("no session is kept here"))?;
         let table = self.table();
-        let others = table
-            .sessions
-            .values()
-            .filter(|other| other.id != session.id && other.is_kept());
+        let counts = |other: &Session| {
+            let state = other.state();
+            state.kept.is_some() || state.has_kept_place
+        };
+        let others = table.sessions.values().filter(|other| counts(other));
         let (mut all, mut own) = (0, 0);
         for other in others {
             all += 1;
             own += usize::from(other.is_of(session.owner));
         }
-        let was_kept = session.is_kept();
-        if !was_kept && own >= rules.max_sessions_per_harness {
+        if own >= rules.max_sessions_per_harness {
             return Err(RpcError::invalid_request(format!(
                 "{own} sessions of this harness are kept already; end one"
             )));
         }
-        if !was_kept && all >= rules.max_sessions {
+        if all >= rules.max_sessions {
             return Err(RpcError::internal(format!("{all} sessions are kept already")));
         }
-        session.state().kept = Some(kept);
-        Ok(was_kept)
+        session.state().has_kept_place = true;
+        Ok(rules.spooling.clone())
     }
 
     /// Kept sessions that this key opened, and those with these ids which admit it, oldest first.

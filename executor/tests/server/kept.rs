@@ -1,5 +1,7 @@
 //! The extension `detachedSessions`.
 
+mod holding;
+
 use std::time::Duration;
 
 use rendezvous_executor::server::Server;

@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use rendezvous_executor::server::{Config, DetachedSessions, Server, Sink, Source};
@@ -17,15 +18,22 @@ use tokio::time::timeout;
 /// Longest wait for anything that must happen.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-struct Out(mpsc::Sender<Bytes>);
+struct Out {
+    messages: mpsc::Sender<Bytes>,
+    away: Arc<OnceLock<Instant>>,
+}
 
 impl Sink for Out {
     async fn send(&self, message: Bytes) -> bool {
-        self.0.send(message).await.is_ok()
+        self.messages.send(message).await.is_ok()
     }
 
     async fn over(&self) {
-        self.0.closed().await;
+        self.messages.closed().await;
+    }
+
+    fn suspended_since(&self) -> Option<Instant> {
+        self.away.get().copied()
     }
 }
 
@@ -43,6 +51,7 @@ pub(crate) struct Client {
     pub(crate) incoming: mpsc::Receiver<Bytes>,
     next_id: AtomicI64,
     news: VecDeque<Value>,
+    away: Arc<OnceLock<Instant>>,
 }
 
 pub(crate) fn server() -> Server {
@@ -100,8 +109,14 @@ impl Client {
     ) -> Self {
         let (outgoing, source) = mpsc::channel(16);
         let (sink, incoming) = mpsc::channel(4);
-        tokio::spawn(serve(server.clone(), Out(sink), In(source)));
+        let away = Arc::default();
+        let out = Out {
+            messages: sink,
+            away: Arc::clone(&away),
+        };
+        tokio::spawn(serve(server.clone(), out, In(source)));
         Self {
+            away,
             outgoing,
             incoming,
             next_id: AtomicI64::new(1),
@@ -200,6 +215,11 @@ impl Client {
             .await
             .expect("a message in time")?;
         Some(serde_json::from_slice(&message).expect("JSON"))
+    }
+
+    /// Its connection is lost, and the stream waits for it to come back.
+    pub(crate) fn go_away(&self) {
+        self.away.set(Instant::now()).expect("once");
     }
 
     #[track_caller]

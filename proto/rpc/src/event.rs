@@ -136,7 +136,7 @@ impl EventOrder {
     /// The next event, when it is here.
     pub fn pop(&mut self) -> Option<(u64, ProcessEvent)> {
         loop {
-            let next = self.delivered + 1;
+            let next = self.delivered.checked_add(1)?;
             if let Some(entry) = self.pending.first_entry().filter(|entry| *entry.key() == next) {
                 let event = entry.remove();
                 self.pending_bytes -= event.len();

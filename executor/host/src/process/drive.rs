@@ -141,6 +141,12 @@ impl Process {
         self.shared.consumed.notify_one();
     }
 
+    /// A new reader is there, which has taken nothing yet of what is kept.
+    pub(super) fn read_anew(&self) {
+        self.shared.log().read_anew();
+        self.shared.consumed.notify_one();
+    }
+
     /// Whether a reader with a window still has to take something.
     pub(super) fn is_awaited(&self) -> bool {
         self.shared.log().is_awaited()

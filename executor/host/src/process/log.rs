@@ -281,6 +281,14 @@ impl Log {
         self.trim();
     }
 
+    /// A new reader has taken nothing yet. Where nothing is kept, it goes on where the last one was.
+    pub(super) fn read_anew(&mut self) {
+        if self.kept.is_some() {
+            self.consumed = 0;
+            self.unconsumed_bytes = self.bytes;
+        }
+    }
+
     /// Whether the reader still has to take something.
     pub(super) fn is_awaited(&self) -> bool {
         self.has_window() && self.consumed < self.next_seq - 1

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
@@ -70,8 +70,6 @@ struct Table {
     budget: Arc<Budget>,
     outlet: Outlet,
     has_window: Arc<AtomicBool>,
-    /// Where output goes once it is kept.
-    kept: OnceLock<SessionSpool>,
     slots: Mutex<Slots>,
 }
 
@@ -80,6 +78,8 @@ struct Slots {
     by_id: HashMap<Arc<str>, Slot>,
     /// Closed ones, oldest first.
     closed: VecDeque<(Arc<str>, u64)>,
+    /// Where output goes once it is kept; then every process has its place there.
+    kept: Option<SessionSpool>,
     last_instance: u64,
     is_shut: bool,
 }
@@ -92,6 +92,14 @@ struct Slot {
     _admission: Admission,
 }
 
+/// A process that is not in its table yet.
+struct Started {
+    process: Process,
+    driver: Driver,
+    /// For its output on disk.
+    place: Option<Spool>,
+}
+
 impl Processes {
     /// An empty table whose processes push to `outlet` and share `budget` with other tables.
     pub fn new(outlet: Outlet, budget: Arc<Budget>) -> Self {
@@ -100,7 +108,6 @@ impl Processes {
                 budget,
                 outlet,
                 has_window: Arc::default(),
-                kept: OnceLock::new(),
                 slots: Mutex::default(),
             }),
         }
@@ -117,36 +124,49 @@ impl Processes {
 
     /// Somebody was attached to the outlet or detached from it, which matters to programs whose output is kept.
     pub fn look_again(&self) {
-        let slots = self.table.slots();
-        for process in slots.by_id.values().filter_map(|slot| slot.process.as_ref()) {
+        for process in self.table.slots().processes() {
             process.look_again();
+        }
+    }
+
+    /// A new reader is there, which has taken nothing yet of what is kept.
+    pub fn read_anew(&self) {
+        for process in self.table.slots().processes() {
+            process.read_anew();
         }
     }
 
     /// Keeps output on disk from now on, also that of processes which run already, beginning with what of it is retained; and
     /// keeps closed processes until the table is shut. Nobody who is not attached holds up a program then: the oldest output
-    /// goes when there is no room. Whoever is attached, and says how far it has come, holds it up before that. Only the first
-    /// call counts.
+    /// goes when there is no room. Whoever is attached, and says how far it has come, holds it up before that. Once it has
+    /// succeeded, further calls change nothing.
     ///
     /// Must be called inside a tokio runtime.
     ///
     /// # Errors
     ///
-    /// When the directory takes no file.
+    /// When the directory takes no file; then nothing is kept.
     pub async fn keep(&self, spool: SessionSpool) -> io::Result<()> {
-        if self.table.kept.set(spool).is_err() {
-            return Ok(());
+        let mut places = Vec::new();
+        loop {
+            let missing = {
+                let mut slots = self.table.slots();
+                if slots.kept.is_some() {
+                    return Ok(());
+                }
+                let missing = slots.processes().count().saturating_sub(places.len());
+                if missing == 0 {
+                    for (process, place) in slots.processes().zip(places) {
+                        process.keep(place);
+                    }
+                    slots.kept = Some(spool);
+                    return Ok(());
+                }
+                missing
+            };
+            let spool = spool.clone();
+            places.extend(blocking(move || (0..missing).map(|_| spool.open()).collect::<io::Result<Vec<_>>>()).await?);
         }
-        let running: Vec<Process> = {
-            let slots = self.table.slots();
-            slots.by_id.values().filter_map(|slot| slot.process.clone()).collect()
-        };
-        for process in running {
-            if let Some(spool) = self.table.open_spool().await? {
-                process.keep(spool);
-            }
-        }
-        Ok(())
     }
 
     /// Starts a process. It goes on starting when the caller no longer waits.
@@ -178,11 +198,14 @@ impl Processes {
         let table = Arc::clone(&self.table);
         let starting = tokio::spawn(async move {
             let spawned = spawn::spawn(spec, matches!(proxy, Some(Attached::Inside { .. }))).await;
-            let spool = match &spawned {
-                Ok(_) => table.open_spool().await,
-                Err(_) => Ok(None),
+            let mut started = match spawned {
+                Ok(spawned) => table.take_over(&id, spawned, proxy).await,
+                Err(error) => Err(error),
             };
-            Table::install(&table, &id, instance, spawned, proxy, spool)
+            while let Some(unkept) = Table::install(&table, &id, instance, started)? {
+                started = table.with_place(unkept).await;
+            }
+            Ok(())
         });
         match starting.await {
             Ok(result) => result,
@@ -291,58 +314,59 @@ impl Table {
         Ok(instance)
     }
 
-    /// Puts a started process in its reserved place, if that is still there.
+    /// Makes a process of a program that was started.
+    async fn take_over(
+        &self,
+        id: &Arc<str>,
+        mut spawned: Spawned,
+        proxy: Option<Attached>,
+    ) -> Result<Started, StartError> {
+        let serving = proxy.map(|proxy| proxy.begin(spawned.listeners.take())).transpose()?;
+        let (budget, has_window) = (Arc::clone(&self.budget), Arc::clone(&self.has_window));
+        let (process, driver) = Process::new(Arc::clone(id), spawned, budget, has_window, serving)?;
+        let place = None;
+        self.with_place(Started { process, driver, place }).await
+    }
+
+    /// Gives a process its place on disk, if output is kept.
+    async fn with_place(&self, started: Started) -> Result<Started, StartError> {
+        let kept = self.slots().kept.clone();
+        let place = match kept {
+            Some(kept) => Some(blocking(move || kept.open()).await?),
+            None => None,
+        };
+        Ok(Started { place, ..started })
+    }
+
+    /// Puts a started process in its reserved place, if that is still there. Gives it back when its output is to be kept and
+    /// it has no place on disk: that was decided meanwhile.
     fn install(
         table: &Arc<Self>,
         id: &Arc<str>,
         instance: u64,
-        spawned: Result<Spawned, StartError>,
-        proxy: Option<Attached>,
-        spool: io::Result<Option<Spool>>,
-    ) -> Result<(), StartError> {
-        let process = spawned.and_then(|mut spawned| {
-            let spool = spool?;
-            let (budget, has_window) = (Arc::clone(&table.budget), Arc::clone(&table.has_window));
-            let serving = proxy.map(|proxy| proxy.begin(spawned.listeners.take())).transpose()?;
-            let (process, driver) = Process::new(Arc::clone(id), spawned, budget, has_window, serving)?;
-            Ok((process, driver, spool))
-        });
+        started: Result<Started, StartError>,
+    ) -> Result<Option<Started>, StartError> {
         let mut slots = table.slots();
+        let is_kept = slots.kept.is_some();
         let Some(slot) = slots.by_id.get_mut(id).filter(|slot| slot.instance == instance) else {
             return Err(StartError::Cancelled(Arc::clone(id)));
         };
-        match process {
+        let Started { process, driver, place } = match started {
+            Ok(started) if is_kept && started.place.is_none() => return Ok(Some(started)),
+            Ok(started) => started,
             Err(error) => {
                 slots.by_id.remove(id);
-                Err(error)
+                return Err(error);
             }
-            Ok((process, driver, spool)) => {
-                slot.process = Some(process.clone());
-                drop(slots);
-                if let Some(spool) = spool {
-                    process.keep(spool);
-                }
-                tokio::spawn(serve(
-                    Arc::downgrade(table),
-                    table.outlet.clone(),
-                    process,
-                    driver,
-                    instance,
-                ));
-                Ok(())
-            }
-        }
-    }
-
-    /// Room on disk for one process, if output is kept.
-    async fn open_spool(&self) -> io::Result<Option<Spool>> {
-        let Some(kept) = self.kept.get().cloned() else {
-            return Ok(None);
         };
-        match spawn_blocking(move || kept.open()).await {
-            Ok(opened) => opened.map(Some),
-            Err(_stopped) => Err(io::Error::other("the executor is stopping")),
+        if let Some(place) = place {
+            process.keep(place);
         }
+        slot.process = Some(process.clone());
+        drop(slots);
+        let outlet = table.outlet.clone();
+        tokio::spawn(serve(Arc::downgrade(table), outlet, process, driver, instance));
+        Ok(None)
     }
 
     fn closed(&self, id: &Arc<str>, instance: u64) {
@@ -384,6 +408,11 @@ impl Table {
 }
 
 impl Slots {
+    /// Those that were started, closed ones included.
+    fn processes(&self) -> impl Iterator<Item = &Process> {
+        self.by_id.values().filter_map(|slot| slot.process.as_ref())
+    }
+
     fn open(&self) -> usize {
         self.by_id.len() - self.closed.len()
     }
@@ -403,6 +432,14 @@ impl Slots {
     }
 }
 
+/// Does what may wait for the disk.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
+    match spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(_stopped) => Err(io::Error::other("the executor is stopping")),
+    }
+}
+
 /// Runs one process to its end, keeps it readable for a while, and forgets it.
 async fn serve(table: Weak<Table>, outlet: Outlet, process: Process, driver: Driver, instance: u64) {
     driver.run(&outlet).await;
@@ -416,7 +453,7 @@ async fn serve(table: Weak<Table>, outlet: Outlet, process: Process, driver: Dri
     while period < MAX_CLOSED_PERIODS {
         sleep(CLOSED_RETENTION).await;
         let Some(table) = table.upgrade() else { return };
-        if table.kept.get().is_some() {
+        if table.slots().kept.is_some() {
             continue;
         }
         period += 1;
@@ -425,3 +462,6 @@ async fn serve(table: Weak<Table>, outlet: Outlet, process: Process, driver: Dri
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

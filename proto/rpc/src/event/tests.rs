@@ -257,7 +257,7 @@ fn an_old_page_changes_nothing() {
     }
     drain(&mut order);
     order.catch_up(page(&[1, 2], 3, false, false)).unwrap();
-    assert_eq!(drain(&mut order), []);
+    assert_eq!(order.pop(), None);
 }
 
 proptest! {
@@ -300,4 +300,26 @@ proptest! {
             prop_assert!(retained_from > 1);
         }
     }
+}
+
+/// No executor counts so far, but one may say so.
+#[test]
+fn the_last_number_there_is() {
+    let last = u64::MAX;
+    let mut begun = page(&[last - 1], last, false, false);
+    begun.exit_seq = Some(last);
+    let mut order = EventOrder::default();
+    order.begin_with(&begun);
+    order.catch_up(begun).unwrap();
+    assert_eq!(drain(&mut order), [(last - 1, output(low(last - 1)))]);
+    assert_eq!(order.push(last, output(1)), Ok(Pushed::Ready));
+    assert_eq!(drain(&mut order), [(last, output(1))]);
+    assert_eq!(order.push(last, ProcessEvent::Closed), Ok(Pushed::Repeated));
+    order.catch_up(page(&[last], last, true, true)).unwrap();
+    assert_eq!(order.pop(), None);
+
+    let mut order = EventOrder::default();
+    order.begin_with(&page(&[], last, true, true));
+    order.catch_up(page(&[], last, true, true)).unwrap();
+    assert_eq!(order.pop(), None);
 }

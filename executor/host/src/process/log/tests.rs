@@ -208,3 +208,30 @@ fn answers_a_long_poll_only_with_news() {
     log.close();
     assert!(log.page(after(3)).is_some());
 }
+
+#[test]
+fn a_new_reader_has_taken_nothing_of_what_is_kept() {
+    let budget = Arc::new(Budget::default());
+    let mut log = with_window(&budget);
+    for _ in 0..4 {
+        write(&mut log, 10);
+    }
+    log.consume(3);
+    log.read_anew();
+    assert_eq!(
+        (log.consumed, log.unconsumed_bytes),
+        (3, 10),
+        "it goes on where nothing is kept"
+    );
+    log.keep();
+    log.read_anew();
+    assert_eq!((log.consumed, log.unconsumed_bytes), (0, 40));
+    // What goes then counts as taken by nobody.
+    log.skip_unsent();
+    log.is_on_disk(&read(&log, 0, None).chunks, Contents::default());
+    while log.bytes <= MAX_RETAINED_BYTES {
+        write(&mut log, 8192);
+    }
+    log.skip_unsent();
+    assert_eq!(log.unconsumed_bytes, log.bytes);
+}

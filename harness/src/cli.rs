@@ -130,6 +130,11 @@ impl Failure {
         }
     }
 
+    /// Whether the session that was followed is not there any more.
+    fn is_session_gone(&self) -> bool {
+        self.error.downcast_ref().is_some_and(HarnessError::is_session_gone)
+    }
+
     /// Says in front what could not be done.
     fn about(self, what: String) -> Self {
         Self {

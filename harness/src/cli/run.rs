@@ -15,7 +15,7 @@ use super::sessions::SessionArgs;
 use super::sessions::keep::{self, KeepArgs, Keeping};
 use super::signals::{Signal, Signals};
 use super::status::Outcome;
-use super::terminal::RawMode;
+use super::terminal::{self, RawMode};
 use super::{Failure, say, unless_signalled};
 
 /// What a signal before the command interrupts.
@@ -119,7 +119,7 @@ async fn execute(
     if let Some(keeping) = &mut keeping {
         let retention = unless_signalled(PREPARING, keeping.begin(harness.as_ref())).await?;
         if !args.detach {
-            keep::announce(keeping, retention, &args.key);
+            keep::announce(keeping, retention, &args.key, tty && terminal::is_there());
         }
     }
     let mut starting = std::pin::pin!(environment.exec().start(spec));
@@ -163,11 +163,12 @@ async fn execute(
     let pump = || input::pump(process.control(), tty, detach.clone());
     let input = (has_input || tty).then(|| tokio::spawn(pump()));
     let follower = Follower::new(&mut process, &mut signals, link, tty);
-    let follower = match detach {
+    let mut follower = match detach {
         Some(detach) => follower.kept(detach),
         None => follower,
     };
     let result = follower.run().await;
+    let has_ended = follower.has_ended();
     for task in [size, input].into_iter().flatten() {
         task.abort();
     }
@@ -176,10 +177,7 @@ async fn execute(
             give_up(keeping, harness.as_ref()).await;
             Ok(outcome)
         }
-        (left, Some(keeping)) => {
-            keeping.leave();
-            left.map(End::outcome)
-        }
+        (left, Some(keeping)) => keeping.leave(left, has_ended),
         (result, None) => result.map(End::outcome),
     }
 }

@@ -13,11 +13,15 @@ use rendezvous_harness::detached::KeptSession;
 use rendezvous_harness::{Environment, Harness, HarnessError, LocalError, exit};
 use rendezvous_host::state;
 
-use super::Failure;
+use super::run::follow::End;
+use super::status::Outcome;
 use super::store::{Record, Store};
+use super::{Failure, say};
 
 /// Control characters by their letter: `^A` is 1.
 const CONTROL: u8 = 0x40;
+/// What makes SIGQUIT on a terminal.
+const QUIT: u8 = 0x1c;
 
 /// Where sessions are remembered.
 #[derive(Debug, Args)]
@@ -71,9 +75,10 @@ impl DetachKeyArgs {
         self.detach_key.0
     }
 
-    /// How people name it.
-    pub(super) fn name(&self) -> Option<String> {
-        Some(format!("Ctrl-{}", char::from(self.byte()? | CONTROL)))
+    /// What people press to leave a command. Where the terminal is not raw, only the key that makes SIGQUIT is heard.
+    pub(super) fn leaves(&self, is_raw: bool) -> Option<String> {
+        let byte = if is_raw { self.byte()? } else { QUIT };
+        Some(format!("Ctrl-{}", char::from(byte | CONTROL)))
     }
 }
 
@@ -136,6 +141,18 @@ async fn find(environment: &Environment, harness: &Harness, store: &Store, name:
     Ok(Found { record, session })
 }
 
+/// Says how to come back to a command that is kept and was left, as `result` tells; `has_ended`: the command itself is over.
+fn leave(name: &str, result: Result<End, Failure>, has_ended: bool) -> Result<Outcome, Failure> {
+    match &result {
+        Err(failure) if failure.is_session_gone() => return Err(gone(name)),
+        _ if has_ended => say(format_args!(
+            "the command has ended; `harness attach {name}` shows what it wrote"
+        )),
+        _ => say(format_args!("the command goes on; `harness attach {name}` follows it")),
+    }
+    result.map(End::outcome)
+}
+
 /// What is said of a session that the executor does not have any more.
 fn gone(name: &str) -> Failure {
     Failure {
@@ -164,9 +181,15 @@ mod tests {
         for bad in ["", "^", "a", "^M", "^j", "^1", "ctrl-a", "^ab"] {
             key(bad).unwrap_err();
         }
-        let args = DetachKeyArgs {
-            detach_key: Key(Some(0x1c)),
-        };
-        assert_eq!(args.name().as_deref(), Some("Ctrl-\\"));
+    }
+
+    #[test]
+    fn only_a_raw_terminal_has_a_key_of_ones_own() {
+        for (key, raw) in [("^\\", Some("Ctrl-\\")), ("^]", Some("Ctrl-]")), ("none", None)] {
+            let detach_key = super::key(key).unwrap();
+            let args = DetachKeyArgs { detach_key };
+            assert_eq!(args.leaves(true).as_deref(), raw, "{key}");
+            assert_eq!(args.leaves(false).as_deref(), Some("Ctrl-\\"), "{key}");
+        }
     }
 }

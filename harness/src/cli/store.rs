@@ -2,9 +2,9 @@
 //!
 //! The id of a session is all that an executor asks for, so that it never leaves these files but to the executor.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File};
 use std::io::{self, ErrorKind, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -12,11 +12,12 @@ use anyhow::{Context as _, bail};
 use rendezvous_harness::detached::MAX_NAME;
 use rendezvous_wire::secret::Secret;
 use serde::{Deserialize, Serialize};
+use tempfile::NamedTempFile;
 
 /// Longest file.
 const MAX_FILE: u64 = 64 * 1024;
 /// Most files that are looked at.
-const MAX_RECORDS: usize = 1024;
+pub(crate) const MAX_RECORDS: usize = 1024;
 /// How long a session is remembered beyond the time that it can be there, so that its end is seen.
 const MEMORY: Duration = Duration::from_secs(7 * 86_400);
 
@@ -57,10 +58,19 @@ impl Record {
         self.retention = retention.as_secs();
     }
 
-    fn is_forgotten(&self) -> bool {
+    /// Whether its time was over so long ago that it may be forgotten, if the executor does not have it any more.
+    pub(crate) fn is_long_over(&self) -> bool {
         let end = self.used_at.saturating_add(self.retention);
         end.saturating_add(MEMORY.as_secs()) < now()
     }
+}
+
+/// What is remembered.
+#[derive(Debug, Default)]
+pub(crate) struct Remembered {
+    pub(crate) records: Vec<Record>,
+    /// There are more.
+    pub(crate) is_cut: bool,
 }
 
 fn now() -> u64 {
@@ -80,50 +90,68 @@ impl Store {
         Self { folder }
     }
 
-    /// Remembers a session under a name that is free.
+    /// Remembers a session under its name, whole or not at all. False when the name is taken.
     ///
     /// # Errors
     ///
-    /// When the name is taken, or nothing can be written.
-    pub(crate) fn add(&self, record: &Record) -> anyhow::Result<()> {
+    /// When it can be no name, or nothing can be written.
+    pub(crate) fn add(&self, record: &Record) -> anyhow::Result<bool> {
         let path = self.path(&record.name)?;
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&self.folder);
         made.with_context(|| format!("cannot make {}", self.folder.display()))?;
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-        match file {
-            Ok(file) => write(file, record).with_context(|| format!("cannot write {}", path.display())),
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => bail!(
-                "there is a session `{0}` already; see `harness ps`, or end it with `harness kill {0}`",
-                record.name
-            ),
-            Err(error) => Err(error).with_context(|| format!("cannot write {}", path.display())),
-        }
+        let added = self
+            .temporary(record)
+            .and_then(|file| match file.persist_noclobber(&path) {
+                Ok(_) => Ok(true),
+                Err(error) if error.error.kind() == ErrorKind::AlreadyExists => Ok(false),
+                Err(error) => Err(error.error),
+            });
+        added.with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// Writes what is remembered anew, whole or not at all.
+    /// Writes what is remembered of a session anew, whole or not at all. Another session that has the name by now is left alone.
     ///
     /// # Errors
     ///
-    /// When it cannot be written.
-    pub(crate) fn update(&self, record: &Record) -> anyhow::Result<()> {
-        let path = self.path(&record.name)?;
-        let written = || {
-            let temporary = tempfile::Builder::new().prefix(".harness-").tempfile_in(&self.folder)?;
-            write(temporary.as_file().try_clone()?, record)?;
-            temporary.persist(&path).map_err(|error| error.error).map(drop)
-        };
-        written().with_context(|| format!("cannot write {}", path.display()))
+    /// When it is not remembered any more, or cannot be written.
+    pub(crate) fn update(&self, before: &Record, after: &Record) -> anyhow::Result<()> {
+        let path = self.path(&before.name)?;
+        if !self.has(before) {
+            bail!("session `{}` was ended meanwhile", before.name);
+        }
+        let written = self
+            .temporary(after)
+            .and_then(|file| file.persist(&path).map_err(|error| error.error));
+        written
+            .map(drop)
+            .with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// Notes that somebody is connected to a session now.
-    pub(crate) fn touch(&self, record: &Record) {
+    /// Notes that somebody is connected to a session now, if it is remembered.
+    pub(crate) fn touch(&self, name: &str, session: &Secret) {
+        let Ok(Some(record)) = self.get(name) else { return };
+        if record.session.as_ref() != Some(session) {
+            return;
+        }
         let used = Record {
             used_at: now(),
             ..record.clone()
         };
-        if let Err(error) = self.update(&used) {
+        if let Err(error) = self.update(&record, &used) {
             tracing::debug!(%error, "session not noted");
         }
+    }
+
+    /// Whether this very session is remembered.
+    fn has(&self, record: &Record) -> bool {
+        let found = self.get(&record.name);
+        matches!(found, Ok(Some(found)) if found.session == record.session && found.address == record.address)
+    }
+
+    fn temporary(&self, record: &Record) -> io::Result<NamedTempFile> {
+        let mut file = tempfile::Builder::new().prefix(".harness-").tempfile_in(&self.folder)?;
+        write(file.as_file_mut(), record)?;
+        Ok(file)
     }
 
     /// The session with this name, if there is one.
@@ -140,40 +168,40 @@ impl Store {
         }
     }
 
-    /// Forgets a session.
-    pub(crate) fn remove(&self, name: &str) {
-        if let Ok(path) = self.path(name) {
+    /// Forgets a session. Another one that has the name by now is left alone.
+    pub(crate) fn forget(&self, record: &Record) {
+        if self.has(record)
+            && let Ok(path) = self.path(&record.name)
+        {
             // It may be gone already.
             let _ = std::fs::remove_file(path);
         }
     }
 
-    /// All sessions by name, without those whose time is long over, which are forgotten. Files that cannot be used are left
-    /// out, and told in the log.
+    /// The sessions by name, [`MAX_RECORDS`] of them at most. Files that cannot be used are left out, and told in the log.
     ///
     /// # Errors
     ///
     /// When the folder cannot be read.
-    pub(crate) fn all(&self) -> anyhow::Result<Vec<Record>> {
+    pub(crate) fn all(&self) -> anyhow::Result<Remembered> {
+        let mut remembered = Remembered::default();
         let entries = match std::fs::read_dir(&self.folder) {
             Ok(entries) => entries,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(remembered),
             Err(error) => return Err(error).with_context(|| format!("cannot read {}", self.folder.display())),
         };
-        let mut records = Vec::new();
-        for entry in entries.flatten().take(MAX_RECORDS) {
-            let path = entry.path();
-            if path.extension().is_none_or(|extension| extension != "json") {
-                continue;
-            }
+        let paths = entries.flatten().map(|entry| entry.path());
+        let is_record = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "json");
+        let mut paths = paths.filter(is_record);
+        for path in paths.by_ref().take(MAX_RECORDS) {
             match read(&path) {
-                Ok(record) if record.is_forgotten() => self.remove(&record.name),
-                Ok(record) => records.push(record),
+                Ok(record) => remembered.records.push(record),
                 Err(error) => tracing::warn!(path = %path.display(), %error, "left out"),
             }
         }
-        records.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(records)
+        remembered.is_cut = paths.next().is_some();
+        remembered.records.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(remembered)
     }
 
     fn path(&self, name: &str) -> anyhow::Result<PathBuf> {
@@ -205,7 +233,7 @@ pub(crate) fn name_for(command: &[String]) -> String {
     format!("{program}-{:04x}", number & 0xffff)
 }
 
-fn write(mut file: File, record: &Record) -> io::Result<()> {
+fn write(file: &mut File, record: &Record) -> io::Result<()> {
     let mut text = serde_json::to_vec(record)?;
     text.push(b'\n');
     file.write_all(&text)?;

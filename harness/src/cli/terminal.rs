@@ -13,6 +13,11 @@ pub(crate) fn is_raw() -> bool {
     RAW.load(Ordering::Relaxed)
 }
 
+/// Whether stdin is a terminal, which can be made raw.
+pub(crate) fn is_there() -> bool {
+    isatty(rustix::stdio::stdin())
+}
+
 /// Rows and columns of stdin's terminal; nothing when it is none, or does not know.
 pub(crate) fn size() -> Option<(u16, u16)> {
     let size = tcgetwinsize(rustix::stdio::stdin()).ok()?;
@@ -34,7 +39,7 @@ impl RawMode {
     /// Makes stdin's terminal raw; none when stdin is no terminal.
     pub(crate) fn enter() -> std::io::Result<Option<Self>> {
         let stdin = rustix::stdio::stdin();
-        if !isatty(stdin) {
+        if !is_there() {
             return Ok(None);
         }
         let before = tcgetattr(stdin)?;

@@ -28,10 +28,11 @@ pub(super) const UNCONFIRMED: &str =
 const BROKEN_PIPE: u8 = 13;
 
 /// How following a command ended.
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// With the command.
+    /// With the command, by itself or by us.
     Over(Outcome),
-    /// The command is kept, and goes on.
+    /// The command is kept: it goes on, or what it wrote is still there.
     Left(Outcome),
 }
 
@@ -96,7 +97,7 @@ impl<'a> Follower<'a> {
     /// # Errors
     ///
     /// When the command cannot be followed any more, or our output cannot be written.
-    pub(crate) async fn run(mut self) -> Result<End, Failure> {
+    pub(crate) async fn run(&mut self) -> Result<End, Failure> {
         let writer = Writer::start().map_err(Failure::runtime)?;
         let mut batch = Vec::new();
         while !self.is_closed || !batch.is_empty() {
@@ -127,7 +128,8 @@ impl<'a> Follower<'a> {
         }
         let written = tokio::select! {
             written = writer.finish() => written,
-            signal = self.signals.ending() => return Ok(over(signal)),
+            signal = self.signals.ending() => return Ok(self.ended_by(signal)),
+            () = pressed(self.detach.as_ref()) => return Ok(End::Left(Outcome::ours(0))),
             Some(signal) = overdue(self.ending) => return Ok(over(signal)),
         };
         if let Some((signal, _)) = self.ending {
@@ -140,12 +142,7 @@ impl<'a> Follower<'a> {
                     kill(self.process, &self.control).await;
                 }
                 if error.kind() == std::io::ErrorKind::BrokenPipe {
-                    let outcome = Outcome::signalled(BROKEN_PIPE);
-                    return Ok(if self.detach.is_some() {
-                        End::Left(outcome)
-                    } else {
-                        End::Over(outcome)
-                    });
+                    return Ok(self.left(Outcome::signalled(BROKEN_PIPE)));
                 }
                 let error = anyhow::Error::new(error).context("cannot write output");
                 return Err(Failure::runtime(error));
@@ -180,19 +177,37 @@ impl<'a> Follower<'a> {
         link.is_none_or(|link| matches!(*link.borrow(), LinkState::Connected))
     }
 
+    /// Whether the command is over, with all that it wrote.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.is_closed
+    }
+
+    /// Our own end: it ends the command, but one that is kept is left.
+    fn left(&self, outcome: Outcome) -> End {
+        match self.detach {
+            Some(_) => End::Left(outcome),
+            None => End::Over(outcome),
+        }
+    }
+
+    /// Our own end by a signal.
+    fn ended_by(&self, signal: Signal) -> End {
+        self.left(match signal {
+            // The key that leaves a command on a terminal that is not raw.
+            Signal::Quit if self.detach.is_some() => Outcome::ours(0),
+            signal => Outcome::signalled(signal.number()),
+        })
+    }
+
     /// Does what a signal to us means; an end is ours.
     async fn signalled(&mut self, signal: Signal) -> Option<End> {
         if self.is_closed {
             // Only our own output is left, which nobody takes.
-            return signal.ends_programs().then(|| over(signal));
+            return signal.ends_programs().then(|| self.ended_by(signal));
         }
         match signal {
             Signal::Interrupt => self.interrupt(),
-            // The key for it on a terminal that is not raw.
-            Signal::Quit if self.detach.is_some() => Some(End::Left(Outcome::ours(0))),
-            Signal::HangUp | Signal::Terminate if self.detach.is_some() => {
-                Some(End::Left(Outcome::signalled(signal.number())))
-            }
+            Signal::Quit | Signal::HangUp | Signal::Terminate if self.detach.is_some() => Some(self.ended_by(signal)),
             Signal::HangUp | Signal::Terminate => self.end(signal).await,
             Signal::Quit if !self.pass_on(signal) => self.kill(signal).await,
             Signal::User1 | Signal::User2 if !self.pass_on(signal) => {

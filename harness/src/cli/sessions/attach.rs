@@ -6,14 +6,14 @@ use rendezvous_harness::{Environment, ProcessInfo, ProcessState};
 use rendezvous_wire::quantity;
 use tokio_util::task::TaskTracker;
 
-use super::{DetachKeyArgs, find, gone};
+use super::{DetachKeyArgs, find, gone, leave};
 use crate::cli::run::follow::{End, Follower};
 use crate::cli::run::{PASSED_ON, input};
 use crate::cli::signals::Signals;
 use crate::cli::status::Outcome;
 use crate::cli::store::Store;
 use crate::cli::terminal::RawMode;
-use crate::cli::{Failure, output, report, say, unless_signalled};
+use crate::cli::{Failure, output, report, unless_signalled};
 
 /// What a signal interrupts.
 const PREPARING: &str = "taking up the session";
@@ -30,7 +30,7 @@ pub(crate) struct AttachArgs {
     /// Leave the command's stdin alone
     #[arg(long)]
     no_stdin: bool,
-    /// Take the session from whoever follows it now
+    /// Take the session from whoever follows it now, and loses the connection by that
     #[arg(long)]
     take_over: bool,
     #[command(flatten)]
@@ -64,23 +64,16 @@ pub(crate) async fn attach(
     let pump = || input::pump(process.control(), info.tty, Some(detach.clone()));
     let input = has_input.then(|| tokio::spawn(pump()));
     let link = Some(harness.link_state());
-    let follower = Follower::new(&mut process, &mut signals, link, info.tty);
-    let result = follower.kept(detach).run().await;
+    let mut follower = Follower::new(&mut process, &mut signals, link, info.tty).kept(detach);
+    let result = follower.run().await;
+    let has_ended = follower.has_ended();
     for task in [size, input].into_iter().flatten() {
         task.abort();
     }
-    if let Ok(Some(record)) = store.get(&args.name) {
-        store.touch(&record);
-    }
+    store.touch(&args.name, &session.session);
     match result {
         Ok(End::Over(outcome)) => Ok(outcome),
-        left => {
-            say(format_args!(
-                "the command goes on; `harness attach {}` follows it",
-                args.name
-            ));
-            left.map(End::outcome)
-        }
+        left => leave(&args.name, left, has_ended),
     }
 }
 
@@ -99,7 +92,7 @@ async fn look_up(
     };
     let found = find(environment, &harness, store, name).await?;
     let Some(session) = found.session else {
-        store.remove(name);
+        found.record.iter().for_each(|record| store.forget(record));
         return Err(gone(name));
     };
     if session.is_attached && !args.take_over {

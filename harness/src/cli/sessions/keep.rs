@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use anyhow::bail;
 use clap::Args;
 use rendezvous_harness::detached::Keep;
 use rendezvous_harness::{Environment, Harness, HarnessError, LocalError};
@@ -9,9 +10,13 @@ use rendezvous_wire::quantity::{self, show_duration};
 use rendezvous_wire::secret::Secret;
 
 use super::DetachKeyArgs;
+use crate::cli::run::follow::End;
+use crate::cli::status::Outcome;
 use crate::cli::store::{self, Record, Store};
 use crate::cli::{Failure, say};
 
+/// Random names that are tried.
+const NAMES: usize = 16;
 /// Longest time that the end of a session may take when its command has ended.
 const END_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -58,9 +63,11 @@ impl KeepArgs {
         }
         let address = super::address(environment)?;
         let store = store()?;
-        let name = self.name.clone().unwrap_or_else(|| store::name_for(command));
-        let record = Record::new(name, address, command.to_vec());
-        store.add(&record).map_err(Failure::usage)?;
+        let record = match &self.name {
+            Some(name) => claim(&store, std::iter::once(name.clone()), &address, command),
+            None => claim(&store, (0..NAMES).map(|_| store::name_for(command)), &address, command),
+        };
+        let record = record.map_err(Failure::usage)?;
         Ok(Some(Keeping {
             store,
             record,
@@ -68,6 +75,24 @@ impl KeepArgs {
             is_kept: false,
         }))
     }
+}
+
+/// Takes the first of these names that is free.
+fn claim(
+    store: &Store,
+    names: impl Iterator<Item = String>,
+    address: &str,
+    command: &[String],
+) -> anyhow::Result<Record> {
+    let mut taken = String::new();
+    for name in names {
+        let record = Record::new(name, address.to_owned(), command.to_vec());
+        if store.add(&record)? {
+            return Ok(record);
+        }
+        taken = record.name;
+    }
+    bail!("there is a session `{taken}` already; see `harness ps`, or end it with `harness kill {taken}`")
 }
 
 /// A session that is to be kept. Dropped before the executor keeps it, it is forgotten.
@@ -94,9 +119,14 @@ impl Keeping {
             bound_to_key: false,
         };
         let kept = harness.retain(keep).await?;
-        self.record.keep(kept.session, kept.retention);
+        let mut record = self.record.clone();
+        record.keep(kept.session.clone(), kept.retention);
         // Before anything runs: whatever happens next, it can be found.
-        self.store.update(&self.record).map_err(Failure::runtime)?;
+        if let Err(error) = self.store.update(&self.record, &record) {
+            end(harness, &kept.session).await;
+            return Err(Failure::runtime(error));
+        }
+        self.record = record;
         self.is_kept = true;
         Ok(kept.retention)
     }
@@ -110,39 +140,63 @@ impl Keeping {
     pub(crate) async fn end(mut self, harness: Option<&Harness>) {
         let session: Option<Secret> = self.record.session.clone();
         if let (Some(harness), Some(session)) = (harness, session) {
-            // Without an answer it ends with its retention.
-            let _ = tokio::time::timeout(END_PATIENCE, harness.end_session(&session)).await;
+            end(harness, &session).await;
         }
         self.give_up();
     }
 
-    /// Says how to come back.
-    pub(crate) fn leave(&self) {
-        self.store.touch(&self.record);
-        say(format_args!(
-            "the command goes on; `harness attach {}` follows it",
-            self.name()
-        ));
+    /// The command is left, as `result` tells.
+    pub(crate) fn leave(&self, result: Result<End, Failure>, has_ended: bool) -> Result<Outcome, Failure> {
+        if let Some(session) = &self.record.session {
+            self.store.touch(self.name(), session);
+        }
+        super::leave(self.name(), result, has_ended)
     }
+}
+
+async fn end(harness: &Harness, session: &Secret) {
+    // Without an answer it ends with its retention.
+    let _ = tokio::time::timeout(END_PATIENCE, harness.end_session(session)).await;
 }
 
 impl Drop for Keeping {
     fn drop(&mut self) {
         if !self.is_kept {
-            self.store.remove(&self.record.name);
+            self.store.forget(&self.record);
         }
     }
 }
 
-/// Says that a command is kept, and how to leave it.
-pub(crate) fn announce(keeping: &Keeping, retention: Duration, key: &DetachKeyArgs) {
-    let how = key
-        .name()
-        .map(|key| format!("; {key} leaves it running"))
-        .unwrap_or_default();
-    let retention = show_duration(retention);
+/// Says that a command is kept, and how to leave it, on a raw terminal or not.
+pub(crate) fn announce(keeping: &Keeping, retention: Duration, key: &DetachKeyArgs, is_raw: bool) {
+    let how = key.leaves(is_raw).map(|key| format!("; {key} leaves it running"));
+    let (how, retention) = (how.unwrap_or_default(), show_duration(retention));
     say(format_args!(
         "session `{}` is kept for {retention} without a connection{how}",
         keeping.name()
     ));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_is_taken_makes_room_for_the_next() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::new(folder.path().to_owned());
+        let names = |names: &[&str]| {
+            names
+                .iter()
+                .map(|name| (*name).to_owned())
+                .collect::<Vec<_>>()
+                .into_iter()
+        };
+        let claim = |wanted| claim(&store, names(wanted), "r lab", &[]);
+        assert_eq!(claim(&["a"]).unwrap().name, "a");
+        assert_eq!(claim(&["a", "a", "b"]).unwrap().name, "b");
+        let taken = claim(&["b", "a"]).unwrap_err().to_string();
+        assert!(taken.contains("harness kill a"), "{taken}");
+        claim(&["a/b", "c"]).unwrap_err();
+    }
 }

@@ -41,14 +41,12 @@ pub(crate) async fn kill(environment: &Environment, store: &Store, args: &KillAr
             (Some(session), Some(signal)) => harness.signal_session(&session.session, signal).await?,
             (Some(session), None) => {
                 harness.end_session(&session.session).await?;
-                store.remove(name);
+                found.record.iter().for_each(|record| store.forget(record));
             }
             (None, Some(_)) => return Err(gone(name)),
             (None, None) => {
-                store.remove(name);
-                if found.record.is_some() {
-                    say(format_args!("session `{name}` was gone already"));
-                }
+                found.record.iter().for_each(|record| store.forget(record));
+                say(format_args!("session `{name}` was gone already"));
             }
         }
     }

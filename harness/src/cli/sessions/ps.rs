@@ -10,11 +10,11 @@ use rendezvous_harness::{Environment, HarnessError, ProcessInfo, ProcessState};
 use rendezvous_wire::quantity::{show_bytes, show_duration};
 use serde::Serialize;
 
-use crate::cli::Failure;
 use crate::cli::status::Outcome;
-use crate::cli::store::{Record, Store};
-use crate::cli::text;
+use crate::cli::store::{MAX_RECORDS, Record, Store};
+use crate::cli::{Failure, say, text};
 
+const _: () = assert!(MAX_RECORDS <= MAX_LISTED, "all that are looked at can be asked for");
 /// Longest command in the table, in characters.
 const MAX_COMMAND: usize = 60;
 
@@ -50,15 +50,24 @@ struct Row {
 
 pub(crate) async fn ps(environment: &Environment, store: &Store, args: &PsArgs) -> Result<Outcome, Failure> {
     let here = super::address(environment)?;
-    let records = store.all().map_err(Failure::usage)?;
-    let (mine, others): (Vec<Record>, Vec<Record>) = records.into_iter().partition(|record| record.address == here);
-    let known: Vec<_> = mine
-        .iter()
-        .filter_map(|record| record.session.clone())
-        .take(MAX_LISTED)
-        .collect();
+    let found = store.all().map_err(Failure::usage)?;
+    if found.is_cut {
+        say(format_args!(
+            "more than {MAX_RECORDS} sessions are remembered, and only so many are looked at; `harness kill` forgets them"
+        ));
+    }
+    let is_mine = |record: &Record| record.address == here;
+    let (mut mine, others): (Vec<Record>, Vec<Record>) = found.records.into_iter().partition(is_mine);
+    let known: Vec<_> = mine.iter().filter_map(|record| record.session.clone()).collect();
     let harness = environment.harness().await?.ok_or(HarnessError::NoDetachedSessions)?;
     let kept = harness.kept_sessions(&known).await?;
+    mine.retain(|record| {
+        let is_over = record.is_long_over() && !kept.iter().any(|session| is_of(session, record));
+        if is_over {
+            store.forget(record);
+        }
+        !is_over
+    });
     let mut rows = rows(&here, &mine, &kept);
     if args.all {
         rows.extend(others.into_iter().map(|record| remembered(record, "elsewhere")));
@@ -71,9 +80,7 @@ pub(crate) async fn ps(environment: &Environment, store: &Store, args: &PsArgs) 
 fn rows(here: &str, records: &[Record], kept: &[KeptSession]) -> Vec<Row> {
     let mut rows = Vec::new();
     for session in kept {
-        let record = records
-            .iter()
-            .find(|record| record.session.as_ref() == Some(&session.session));
+        let record = records.iter().find(|record| is_of(session, record));
         let name = record
             .map(|record| record.name.clone())
             .or_else(|| session.name.clone());
@@ -98,12 +105,15 @@ fn rows(here: &str, records: &[Record], kept: &[KeptSession]) -> Vec<Row> {
         }
     }
     for record in records {
-        let is_there = |session: &KeptSession| record.session.as_ref() == Some(&session.session);
-        if !kept.iter().any(is_there) {
+        if !kept.iter().any(|session| is_of(session, record)) {
             rows.push(remembered(record.clone(), "gone"));
         }
     }
     rows
+}
+
+fn is_of(session: &KeptSession, record: &Record) -> bool {
+    record.session.as_ref() == Some(&session.session)
 }
 
 fn with_process(row: &Row, process: &ProcessInfo) -> Row {

@@ -27,8 +27,15 @@ impl Core {
         let Some(slot) = self.processes.get_mut(process) else {
             return;
         };
+        let is_tail = slot.tail.is_some();
         match slot.page(page) {
-            Ok(()) => self.advance(process),
+            Ok(()) => {
+                if is_tail {
+                    // The program may wait until what is not wanted need not be kept for us.
+                    self.consumed(process);
+                }
+                self.advance(process);
+            }
             Err(error) => self.lose(process, error.into()),
         }
     }

@@ -27,6 +27,8 @@ pub(super) struct Slot {
     pub(super) is_paged: bool,
     /// Only what begins about so many bytes before the end is wanted.
     pub(super) tail: Option<u64>,
+    /// The last number that its reader will never ask for.
+    unwanted: u64,
 }
 
 /// What comes next for a process.
@@ -50,12 +52,18 @@ impl Slot {
             idle_reads: 0,
             is_paged: false,
             tail: None,
+            unwanted: 0,
         }
     }
 
     /// The last event that needs no reading any more.
     pub(super) fn delivered(&self) -> u64 {
         self.order.delivered()
+    }
+
+    /// The last event that its reader has taken, or does not want.
+    pub(super) fn consumed(&self) -> u64 {
+        self.events.consumed().max(self.unwanted)
     }
 
     pub(super) fn push(&mut self, seq: u64, event: ProcessEvent) -> Result<(), OrderError> {
@@ -71,6 +79,8 @@ impl Slot {
         let (was_behind, last) = (std::mem::take(&mut self.behind), page.next_seq.saturating_sub(1));
         self.behind = self.is_paged && !page.chunks.is_empty();
         if self.tail.take().is_some() {
+            let first = page.chunks.first().map_or(page.next_seq, |chunk| chunk.seq);
+            self.unwanted = first.saturating_sub(1);
             self.order.begin_with(&page);
         }
         self.order.catch_up(page)?;

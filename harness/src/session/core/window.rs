@@ -11,7 +11,7 @@ impl Core {
     /// The reader of a process has taken more of its events.
     pub(super) fn consumed(&mut self, process: &str) {
         if let Some(slot) = self.processes.get(process) {
-            let seq = slot.events.consumed();
+            let seq = slot.consumed();
             self.tell_consumed(process, seq);
         }
     }

@@ -1,5 +1,7 @@
 //! Commands that go on while nobody is connected: `run --detach`, `ps`, `attach`, `kill`.
 
+mod left;
+
 use anyhow::{Context as _, Result, ensure};
 use nix::sys::signal::Signal;
 use rendezvous_integration_tests::executor::{self, End};
@@ -21,6 +23,8 @@ pub(crate) fn cases() -> Vec<Case> {
         Case::new("kept::forwarded", When::Always, forwarded),
         Case::new("kept::outages", When::Always, outages),
         Case::new("kept::followed", When::Always, followed),
+        Case::new("kept::killed_while_followed", When::Always, left::killed_while_followed),
+        Case::new("kept::left_at_the_end", When::Always, left::at_the_end),
         Case::new("kept::on_a_terminal", When::Always, on_a_terminal),
         Case::new("kept::gaps", When::Always, gaps),
         Case::new("kept::executor_restarted", When::Always, executor_restarted),
@@ -220,6 +224,9 @@ async fn followed(cx: Context) -> Result<()> {
         "2h",
         "--name",
         "talk",
+        // Of a raw terminal, which is not here.
+        "--detach-key",
+        "^]",
         "--",
         "bash",
         "-c",
@@ -239,13 +246,17 @@ async fn followed(cx: Context) -> Result<()> {
     first.stdout().contains("interrupted\n", wait::SOON).await?;
     // As if the machine was switched off.
     first.kill().await?;
-    let mut second = near.start("second", &["attach", "--take-over", "talk"])?;
+    wait::until("nobody is attached", wait::SOON, || async {
+        near.ps("talk").await.ok().filter(|row| row["attached"] == false)
+    })
+    .await?;
+    let mut second = near.start("second", &["attach", "talk"])?;
     second.stdout().contains("got-one\ninterrupted\n", wait::SOON).await?;
     second.write(b"two\n").await?;
     second.stdout().contains("got-two\n", wait::SOON).await?;
     near.run(&["kill", "--signal", "usr1", "talk"]).await?.success()?;
     second.stdout().contains("user\n", wait::SOON).await?;
-    // Another one takes it; who had it hears so, and can say nothing more.
+    // Another one takes it; who had it can say nothing more, and comes back when it is free again.
     let mut third = near.start("third", &["attach", "--take-over", "--tail", "0", "talk"])?;
     second.stderr().contains("connection lost", wait::SOON).await?;
     third.write(b"three\n").await?;
@@ -254,6 +265,9 @@ async fn followed(cx: Context) -> Result<()> {
     let finished = third.finish(wait::SOON).await?;
     ensure!(finished.code == 5, "{}: {}", finished.code, finished.stderr);
     check::lacks(&finished.text(), "got-one")?;
+    let finished = second.finish(wait::SOON).await?;
+    ensure!(finished.code == 5, "{}: {}", finished.code, finished.stderr);
+    check::contains(&finished.text(), "got-three\nend\n")?;
     // Whoever sees the end in the foreground needs no session any more.
     let over = harness(
         &cx,

@@ -44,3 +44,26 @@ fn a_stock_executor_is_told_nothing_of_its_readers() {
     world.core.notice(notice);
     assert!(world.sent().is_empty());
 }
+
+#[test]
+fn what_is_not_wanted_of_a_kept_process_holds_nothing_up() {
+    let mut world = World::ready_with(json!({"outputWindow": 1}));
+    let (events, mut receiver) = delivery::process("p".to_owned(), world.notices.clone());
+    let (reply, _attached) = oneshot::channel();
+    world.core.command(Command::Attach {
+        process: "p".to_owned(),
+        tail: Some(0),
+        events,
+        reply,
+    });
+    let read = world.one();
+    assert_eq!(read["params"]["tailBytes"], 0);
+    world.page(&read, &[], 101, false, false);
+    let consumed = json!({"method": "process/consumed", "params": {"processId": "p", "seq": 100}});
+    assert_eq!(world.one(), consumed);
+    assert_eq!(kinds(&mut receiver), "");
+    // And on the next connection, too.
+    world.core.link_down();
+    world.connect("s");
+    assert_eq!(world.sent()[0], consumed);
+}

@@ -157,6 +157,5 @@ fn once(budget: Duration) -> Policy {
     Policy {
         budget,
         max_retries: Some(0),
-        max_refused_tickets: Some(1),
     }
 }

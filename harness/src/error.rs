@@ -265,7 +265,9 @@ impl AttemptError {
     pub fn verdict(&self) -> Verdict {
         match self {
             Self::Registry(error) if error.is_retryable() => Verdict::Retry(error.retry_after().unwrap_or_default()),
-            Self::Dial(error) if error.is_ticket_refused() => Verdict::TicketRefused,
+            // It aged on its way, or was for the relay that was there before: the registry may not know yet that another one took
+            // its place.
+            Self::Dial(error) if error.is_ticket_refused() => Verdict::Retry(Default::default()),
             Self::Dial(DialError::Connect(error)) | Self::Listener(DialError::Connect(error))
                 if error.is_tls() && is_untrusted(error) =>
             {

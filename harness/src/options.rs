@@ -152,7 +152,6 @@ impl Options {
         self.first = Policy {
             budget,
             max_retries: None,
-            max_refused_tickets: Some(1),
         };
     }
 }

@@ -9,9 +9,6 @@ pub struct Policy {
     pub budget: Duration,
     /// Most attempts after the first.
     pub max_retries: Option<u32>,
-    /// Fresh tickets in a row that may be refused: the first may have aged on its way. None where only the budget bounds
-    /// them, because the registry may go on for a while to name a relay that is not there any more.
-    pub max_refused_tickets: Option<u32>,
 }
 
 impl Policy {
@@ -19,14 +16,12 @@ impl Policy {
     pub const FIRST: Self = Self {
         budget: Duration::from_secs(14),
         max_retries: Some(4),
-        max_refused_tickets: Some(1),
     };
     /// For a client that lost its connection: as often as fits into 45 s. Executors keep a session for 30 s (old stock ones)
     /// or 80 s.
     pub const LOST: Self = Self {
         budget: Duration::from_secs(45),
         max_retries: None,
-        max_refused_tickets: None,
     };
 }
 
@@ -53,8 +48,6 @@ const LONGEST_DELAY: Duration = Duration::from_secs(5);
 pub enum Verdict {
     /// It may work later, but not before the given time has passed.
     Retry(Duration),
-    /// The relay did not take the ticket; a fresh one may do.
-    TicketRefused,
     /// It will fail again.
     Final,
 }
@@ -74,7 +67,6 @@ pub struct Recovery {
     policy: Policy,
     started: Instant,
     failures: u32,
-    refused_tickets: u32,
 }
 
 impl Recovery {
@@ -84,7 +76,6 @@ impl Recovery {
             policy,
             started: now,
             failures: 0,
-            refused_tickets: 0,
         }
     }
 
@@ -92,7 +83,6 @@ impl Recovery {
     pub fn again(&mut self, policy: Policy, now: Instant) {
         self.policy = policy;
         self.started = now;
-        self.refused_tickets = 0;
     }
 
     /// When a running attempt must be cut.
@@ -104,23 +94,8 @@ impl Recovery {
     pub fn failed(&mut self, now: Instant, verdict: Verdict, random: u64) -> Decision {
         let exponent = self.failures.min(8);
         self.failures += 1;
-        let at_least = match verdict {
-            Verdict::Final => return Decision::GiveUp,
-            Verdict::Retry(at_least) => {
-                self.refused_tickets = 0;
-                at_least
-            }
-            Verdict::TicketRefused => {
-                self.refused_tickets += 1;
-                if self
-                    .policy
-                    .max_refused_tickets
-                    .is_some_and(|most| self.refused_tickets > most)
-                {
-                    return Decision::GiveUp;
-                }
-                Duration::ZERO
-            }
+        let Verdict::Retry(at_least) = verdict else {
+            return Decision::GiveUp;
         };
         if self.policy.max_retries.is_some_and(|most| self.failures > most) {
             return Decision::GiveUp;
@@ -233,31 +208,5 @@ mod tests {
         let rest = Policy::LOST.after(Duration::from_secs(20));
         recovery.again(rest, now);
         assert_eq!(recovery.deadline(), now + Duration::from_secs(25));
-    }
-
-    #[test]
-    fn after_a_loss_tickets_are_refused_until_the_registry_has_noticed() {
-        let mut now = Instant::now();
-        let mut recovery = Recovery::new(Policy::LOST, now);
-        let mut attempts = 0;
-        while let Decision::RetryAt(at) = recovery.failed(now, Verdict::TicketRefused, 0) {
-            now = at;
-            attempts += 1;
-        }
-        assert_eq!(attempts, delays(Policy::LOST, 0).len());
-    }
-
-    #[test]
-    fn one_refused_ticket_of_a_first_connect_is_forgiven() {
-        let now = Instant::now();
-        let mut recovery = Recovery::new(Policy::FIRST, now);
-        let retry = recovery.failed(now, Verdict::TicketRefused, 0);
-        assert!(matches!(retry, Decision::RetryAt(_)));
-        assert!(matches!(recovery.failed(now, RETRY, 0), Decision::RetryAt(_)));
-        assert!(matches!(
-            recovery.failed(now, Verdict::TicketRefused, 0),
-            Decision::RetryAt(_)
-        ));
-        assert_eq!(recovery.failed(now, Verdict::TicketRefused, 0), Decision::GiveUp);
     }
 }

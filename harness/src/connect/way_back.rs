@@ -58,8 +58,6 @@ impl Redial for WayBack {
 fn judge(error: AttemptError) -> RedialError {
     let (is_final, after) = match error.verdict() {
         Verdict::Retry(after) => (false, after),
-        // For the relay that was there before: the registry may not know yet that another one took its place.
-        Verdict::TicketRefused => (false, Duration::ZERO),
         Verdict::Final => (true, Duration::ZERO),
     };
     RedialError {

@@ -37,6 +37,7 @@ pub(crate) fn cases() -> Vec<Case> {
         }));
     }
     cases.push(Case::new("resume::relay_killed", When::Always, relay_killed));
+    cases.push(Case::new("resume::relay_just_killed", When::Always, relay_just_killed));
     cases.push(Case::new("resume::relay_stopped", When::Always, relay_stopped));
     cases.push(Case::new(
         "resume::told_when_it_lasts",
@@ -137,6 +138,18 @@ async fn relay_killed(cx: Context) -> Result<()> {
     site.link.wait_upgraded(Party::Harness, before + 1, wait::SOON).await?;
     finish_counter(&site, &mut program).await?;
     site_saw(&site, 1, 1)
+}
+
+/// Whoever comes just after a relay died is sent to it by the registry for a moment, and gets through nevertheless.
+async fn relay_just_killed(cx: Context) -> Result<()> {
+    let mut site = Site::start(&cx, End::Ours, RelayKind::StandAlone).await?;
+    site.restart_relay().await?;
+    let command = site.access().shell(&cx, "echo here")?;
+    let finished = Program::run(&cx, "harness", command, b"", wait::SOON)
+        .await?
+        .success()?;
+    ensure!(finished.text() == "here\n", "{}", finished.text());
+    Ok(())
 }
 
 /// The relay stands still while a command writes, and goes on.

@@ -122,6 +122,18 @@ impl ExecServer {
         self.over
     }
 
+    /// Where a listener listens: `IP:PORT`.
+    ///
+    /// # Errors
+    ///
+    /// It is no listener.
+    pub fn address(&self) -> Result<&str> {
+        match &self.way {
+            Way::Listener(url) => Ok(url.trim_start_matches("ws://")),
+            _ => bail!("no listener"),
+        }
+    }
+
     /// Sends the head of an HTTP request to a listener: its first line and header lines, without `Host`. The status of the
     /// answer.
     ///
@@ -129,10 +141,7 @@ impl ExecServer {
     ///
     /// It is no listener, or gives no answer.
     pub async fn status(&self, head: &str) -> Result<u16> {
-        let Way::Listener(url) = &self.way else {
-            bail!("no listener")
-        };
-        let address = url.trim_start_matches("ws://");
+        let address = self.address()?;
         let mut socket = TcpStream::connect(address).await?;
         let request = format!("{}\r\nHost: {address}\r\n\r\n", head.trim_end().replace('\n', "\r\n"));
         socket.write_all(request.as_bytes()).await?;

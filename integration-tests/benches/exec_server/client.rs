@@ -1,8 +1,10 @@
 //! A JSON-RPC client that spends as little as possible on a message.
 
 use anyhow::{Context as _, Result, bail};
-use rendezvous_integration_tests::exec_server::{Connection, ExecServer};
+use rendezvous_integration_tests::exec_server::ExecServer;
 use serde::Deserialize;
+
+use crate::socket::Socket;
 
 /// A message from a server; of long texts only their place in it.
 #[derive(Debug, Deserialize)]
@@ -44,41 +46,53 @@ pub(crate) enum Event {
 }
 
 pub(crate) struct Client {
-    connection: Connection,
+    socket: Socket,
     next_id: u64,
 }
 
 impl Client {
     pub(crate) async fn connect(server: &ExecServer) -> Result<Self> {
         let mut client = Self {
-            connection: server.connect().await?,
+            socket: Socket::connect(server.address()?).await?,
             next_id: 1,
         };
         client.call("initialize", r#"{"clientName":"bench"}"#).await?;
-        client.connection.send(r#"{"method":"initialized"}"#).await;
+        client.socket.send(&[br#"{"method":"initialized"}"#]).await?;
         Ok(client)
     }
 
     /// Sends a request and gives its id.
-    pub(crate) async fn begin(&mut self, method: &str, params: &str) -> u64 {
+    pub(crate) async fn begin(&mut self, method: &str, params: &str) -> Result<u64> {
+        self.begin_with(method, [params, "", ""]).await
+    }
+
+    /// The same, with parameters in parts.
+    async fn begin_with(&mut self, method: &str, params: [&str; 3]) -> Result<u64> {
         let id = self.next_id;
         self.next_id += 1;
-        let message = format!(r#"{{"id":{id},"method":"{method}","params":{params}}}"#);
-        self.connection.send(message).await;
-        id
+        let head = format!(r#"{{"id":{id},"method":"{method}","params":"#);
+        let [one, two, three] = params.map(str::as_bytes);
+        self.socket.send(&[head.as_bytes(), one, two, three, b"}"]).await?;
+        Ok(id)
     }
 
     /// Calls and gives the bytes that the answer holds; drops what is told meanwhile.
     pub(crate) async fn call(&mut self, method: &str, params: &str) -> Result<usize> {
-        let id = self.begin(method, params).await;
+        let id = self.begin(method, params).await?;
+        self.answer(id).await
+    }
+
+    /// Calls with parameters in parts, the long one in the middle.
+    pub(crate) async fn call_with(&mut self, method: &str, params: [&str; 3]) -> Result<usize> {
+        let id = self.begin_with(method, params).await?;
         self.answer(id).await
     }
 
     /// Waits for the answer to a request.
     pub(crate) async fn answer(&mut self, id: u64) -> Result<usize> {
         loop {
-            let message = self.connection.recv().await.context("the connection ended")?;
-            let message: Incoming<'_> = serde_json::from_slice(&message).context("a message")?;
+            let message = self.socket.recv().await?;
+            let message: Incoming<'_> = serde_json::from_slice(message).context("a message")?;
             if let Some(error) = message.error {
                 bail!("refused: {error}");
             }
@@ -92,8 +106,8 @@ impl Client {
     /// The next event of the only process; drops answers.
     pub(crate) async fn event(&mut self) -> Result<Event> {
         loop {
-            let message = self.connection.recv().await.context("the connection ended")?;
-            let message: Incoming<'_> = serde_json::from_slice(&message).context("a message")?;
+            let message = self.socket.recv().await?;
+            let message: Incoming<'_> = serde_json::from_slice(message).context("a message")?;
             if let Some(error) = message.error {
                 bail!("refused: {error}");
             }

@@ -7,6 +7,7 @@
 
 mod client;
 mod measure;
+mod socket;
 mod table;
 
 use std::process::ExitCode;

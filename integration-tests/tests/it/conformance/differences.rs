@@ -106,6 +106,36 @@ pub(super) const DIFFERENCES: &[Difference] = &[
         why: "a program that is missing fails the start, as without a sandbox; stock starts a process that ends with 101",
     },
     Difference {
+        case: "profiles/places_of_later_clients",
+        step: 1,
+        is: r#"{"error":-32600}"#,
+        why: "an entry that is not understood may be one that protects; stock leaves it out",
+    },
+    Difference {
+        case: "profiles/places_of_later_clients",
+        step: 2,
+        is: r#"{"error":-32602}"#,
+        why: "as for a call on files",
+    },
+    Difference {
+        case: "profiles/folders_that_are_none",
+        step: 1,
+        is: r#"{"error":-32602}"#,
+        why: "a folder of another system is refused by every call; stock takes it where a call only reads and all may be read",
+    },
+    Difference {
+        case: "profiles/folders_that_are_none",
+        step: 4,
+        is: r#"{"error":-32602}"#,
+        why: "as a working directory of another system",
+    },
+    Difference {
+        case: "profiles/folders_that_are_none",
+        step: 5,
+        is: r#"{"error":-32602}"#,
+        why: "refused as a parameter that cannot be read, as every folder of another system; stock refuses the sandbox",
+    },
+    Difference {
         case: "managed_network/enforced_without_a_sandbox",
         step: 0,
         is: r#"{"error":-32602}"#,
@@ -198,6 +228,24 @@ pub(super) const OLD: &[Difference] = &[
         step: 2,
         is: r#"{"error":-32600}"#,
         why: "the code was another one",
+    },
+    Difference {
+        case: "profiles/folders_that_are_none",
+        step: 1,
+        is: r#"{"error":-32600}"#,
+        why: "a working directory of another system was refused by every call",
+    },
+    Difference {
+        case: "profiles/folders_that_are_none",
+        step: 2,
+        is: r#"{"error":-32603}"#,
+        why: "a working directory had to exist for every call",
+    },
+    Difference {
+        case: "profiles/folders_that_are_none",
+        step: 4,
+        is: r#"{"error":-32600}"#,
+        why: "as a working directory of another system",
     },
     Difference {
         case: "process_state/terminate_kills_the_group",

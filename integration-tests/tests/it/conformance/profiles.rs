@@ -222,6 +222,81 @@ pub(super) const CASES: &[Case] = &[
         ],
     ),
     case(
+        "places_of_later_clients",
+        &[
+            Shell("printf x > file"),
+            Call(
+                "fs/readFile",
+                file!(
+                    r#""path":"$dir/file""#,
+                    r#"{"path":{"type":"special","value":{"kind":"root"}},"access":"read"},{"path":{"type":"special","value":{"kind":"unknown","path":":later","subpath":"x"}},"access":"deny"}"#
+                ),
+            ),
+            Start(
+                "p",
+                "cat file || echo no",
+                sandbox!(
+                    r#"{"path":{"type":"special","value":{"kind":"root"}},"access":"read"},{"path":{"type":"special","value":{"kind":"unknown","path":":later","subpath":"x"}},"access":"deny"}"#
+                ),
+            ),
+        ],
+    )
+    .newer(),
+    case(
+        "folders_that_are_none",
+        &[
+            Shell("printf x > file"),
+            Call(
+                "fs/readFile",
+                file!(
+                    r#""path":"$dir/file""#,
+                    r#"{"path":{"type":"special","value":{"kind":"root"}},"access":"read"}"#,
+                    r#""cwd":"file:///C:/x","#
+                ),
+            ),
+            Call(
+                "fs/readFile",
+                file!(
+                    r#""path":"$dir/file""#,
+                    r#"{"path":{"type":"special","value":{"kind":"root"}},"access":"read"}"#,
+                    r#""cwd":"$dir/none","#
+                ),
+            ),
+            Call(
+                "fs/readFile",
+                file!(
+                    r#""path":"$dir/file""#,
+                    r#"{"path":{"type":"special","value":{"kind":"root"}},"access":"read"}"#,
+                    r#""cwd":"$path","#
+                ),
+            ),
+            Call(
+                "fs/readFile",
+                file!(
+                    r#""path":"$dir/file""#,
+                    r#"{"path":{"type":"special","value":{"kind":"root"}},"access":"read"}"#,
+                    r#""cwd":"$dir","workspaceRoots":["file:///C:/x"],"#
+                ),
+            ),
+            Call(
+                "fs/writeFile",
+                file!(
+                    r#""path":"$dir/file","dataBase64":"eA==""#,
+                    r#"{"path":{"type":"special","value":{"kind":"root"}},"access":"read"},{"path":{"type":"path","path":"$dir"},"access":"write"}"#,
+                    r#""cwd":"file:///C:/x","#
+                ),
+            ),
+            Start(
+                "p",
+                "cat file || echo no",
+                sandbox!(
+                    r#"{"path":{"type":"special","value":{"kind":"root"}},"access":"read"}"#,
+                    r#""cwd":"file:///C:/x","#
+                ),
+            ),
+        ],
+    ),
+    case(
         "refused_for_files",
         &[
             Shell("printf x > file"),

@@ -14,6 +14,7 @@ pub mod forward;
 pub mod gateway;
 pub mod listen;
 mod methods;
+mod relays;
 pub mod remote;
 pub mod server;
 pub mod session;

@@ -38,6 +38,7 @@ use turns::Way;
 use validator::RegistryValidator;
 
 use crate::aws::AwsError;
+use crate::relays;
 use crate::server::{RECEIVED_MEMORY, UNFINISHED_MEMORY, WINDOW_MEMORY};
 
 /// Where and as what the executor serves.
@@ -144,9 +145,10 @@ impl<S: FnMut(Accepted), R: FnMut(&Registration)> Way for Remote<S, R> {
 
     async fn register(&mut self, (): &()) -> Result<Registration, CallError> {
         let registry = &self.options.registry;
-        registry
-            .register(&self.options.environment, self.identity.public())
-            .await
+        let key = self.identity.public();
+        let mut registration = registry.register(&self.options.environment, key).await?;
+        relays::leave_out_unusable(&mut registration, &self.options.dialer);
+        Ok(registration)
     }
 
     fn relays(registration: &Registration) -> usize {

@@ -269,7 +269,7 @@ impl AttemptError {
             // its place.
             Self::Dial(error) if error.is_ticket_refused() => Verdict::Retry(Default::default()),
             Self::Dial(DialError::Connect(error)) | Self::Listener(DialError::Connect(error))
-                if error.is_tls() && is_untrusted(error) =>
+                if error.is_untrusted() =>
             {
                 Verdict::Final
             }
@@ -309,11 +309,6 @@ impl AttemptError {
             _ => exit::UNAVAILABLE,
         }
     }
-}
-
-/// Whether a certificate was refused, which time does not heal.
-fn is_untrusted(error: &(dyn std::error::Error + 'static)) -> bool {
-    std::iter::successors(Some(error), |error| error.source()).any(|error| error.to_string().contains("certificate"))
 }
 
 /// An error and its causes in one line.

@@ -162,7 +162,8 @@ pub trait Registrations: Send + Sync {
 /// Relays, presence, and what waits for relays.
 #[async_trait]
 pub trait Relays: Send + Sync {
-    /// Takes a relay's run in, or over from an older control connection; its presence starts empty.
+    /// Takes a relay's run in, or over from an older control connection; its presence starts empty, and that of other runs with
+    /// the same public URL and credential ends: they are over.
     ///
     /// # Errors
     ///

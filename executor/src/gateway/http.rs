@@ -28,17 +28,20 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::Upstream;
 use super::places::Places;
+use crate::relays;
 
 /// Relay connections at once; more are answered with 503.
 pub const MAX_CONNECTIONS: usize = 64;
 /// Longest time for the body of a call, and between our 101 and the socket being ours.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Longest time to reach a relay, all of them together: the executor, which waits for 10 s, is to see the answer.
+const DIAL_TIME: Duration = Duration::from_secs(9);
 /// How long the connections may take to end after the stop.
 const LAST_WORDS: Duration = Duration::from_secs(3);
 /// Where relay connections arrive.
@@ -102,7 +105,8 @@ impl Handler {
         let client = self.client(request.headers()).map_err(status)?;
         let body: RegisterRequest = body(request).await?;
         let registered = client.register(&environment, &body.executor_public_key).await;
-        let registration = registered.map_err(|error| failed("register", &error))?;
+        let mut registration = registered.map_err(|error| failed("register", &error))?;
+        relays::leave_out_unusable(&mut registration, &self.upstream.dialer);
         let mut urls = vec![registration.url];
         urls.extend(registration.alternatives);
         let name = self.places.keep(urls);
@@ -164,7 +168,11 @@ impl Handler {
             tracing::warn!("refused: {MAX_CONNECTIONS} relay connections are open");
             return status(StatusCode::SERVICE_UNAVAILABLE);
         };
-        let relay = match self.dial(&urls).await {
+        let one = |url: Secret| {
+            let dialer = self.upstream.dialer.clone();
+            async move { dialer.dial(&url).await }
+        };
+        let relay = match dial(urls, one).await {
             Ok(relay) => relay,
             Err(error) => {
                 tracing::warn!(error = %crate::remote::chain(&error), "cannot connect to the relay");
@@ -178,19 +186,25 @@ impl Handler {
         self.connections.spawn(pass(socket, relay, self.stop.clone(), place));
         answer
     }
+}
 
-    /// The first relay that takes the connection.
-    async fn dial(&self, urls: &[Secret]) -> Result<Link, DialError> {
-        let mut last = DialError::Timeout;
-        for url in urls {
-            match self.upstream.dialer.dial(url).await {
-                Err(error) if error.is_retryable() => last = error,
-                // A spoiled ticket is spoiled everywhere.
-                ended => return ended,
-            }
+/// The first relay that takes the connection. Each has its share of what is left of [`DIAL_TIME`].
+async fn dial<L, F>(urls: Vec<Secret>, one: impl Fn(Secret) -> F) -> Result<L, DialError>
+where
+    F: Future<Output = Result<L, DialError>>,
+{
+    let end = Instant::now() + DIAL_TIME;
+    let mut last = DialError::Timeout;
+    for (left, url) in (1..=urls.len()).rev().zip(urls) {
+        let share = end.saturating_duration_since(Instant::now()) / u32::try_from(left).unwrap_or(u32::MAX);
+        match timeout(share, one(url)).await.unwrap_or(Err(DialError::Timeout)) {
+            // A spoiled ticket is spoiled everywhere.
+            Err(error) if error.is_ticket_refused() => return Err(error),
+            Err(error) => last = error,
+            link => return link,
         }
-        Err(last)
     }
+    Err(last)
 }
 
 /// What a path asks for. Harnesses have no need of a gateway.
@@ -316,4 +330,67 @@ fn status(code: StatusCode) -> Answer {
     let mut answer = Answer::default();
     *answer.status_mut() = code;
     answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn urls(count: usize) -> Vec<Secret> {
+        (0..count).map(|number| Secret::new(format!("ws://{number}"))).collect()
+    }
+
+    fn refused(status: u16) -> DialError {
+        DialError::Refused {
+            status,
+            reason: None,
+            retry_after: None,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_relay_leaves_time_for_the_others() {
+        let start = Instant::now();
+        let taken = dial(urls(3), |url| async move {
+            match url.expose() {
+                "ws://0" => std::future::pending().await,
+                "ws://1" => Err(refused(503)),
+                _ => {
+                    // Much more than a third: what the second left is the third's.
+                    tokio::time::sleep(Duration::from_secs(5)).await;
+                    Ok(())
+                }
+            }
+        });
+        taken.await.expect("the third");
+        assert_eq!(start.elapsed(), DIAL_TIME / 3 + Duration::from_secs(5));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn all_relays_together_have_less_time_than_the_executor_waits() {
+        for count in 1..=4 {
+            let start = Instant::now();
+            let error = dial(urls(count), |_| std::future::pending::<Result<(), _>>()).await;
+            assert!(matches!(error, Err(DialError::Timeout)), "{error:?}");
+            let took = start.elapsed();
+            assert!(took <= DIAL_TIME + Duration::from_millis(10), "{took:?}");
+            assert!(took < rendezvous_wire::limits::RELAY_CONNECT_TIMEOUT);
+        }
+    }
+
+    #[tokio::test]
+    async fn only_a_spoiled_ticket_ends_the_search() {
+        let first = |error: fn() -> DialError| {
+            dial(urls(2), move |url| async move {
+                match url.expose() {
+                    "ws://0" => Err(error()),
+                    _ => Ok(()),
+                }
+            })
+        };
+        first(|| DialError::Handshake("odd".to_owned()))
+            .await
+            .expect("the second");
+        assert!(first(|| refused(401)).await.expect_err("spoiled").is_ticket_refused());
+    }
 }

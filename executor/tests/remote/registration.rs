@@ -119,6 +119,25 @@ async fn a_lost_connection_is_dialled_again_without_registering() {
     .await;
 }
 
+#[tokio::test]
+async fn relays_that_cannot_be_used_keep_nobody_from_the_others() {
+    let mut world = World::new();
+    let good = world.relay_url("reg-1");
+    world.name_relays(["ws://192.0.2.1/clear-text".to_owned(), good, "no URL".to_owned()]);
+    world.answer_upgrades([503]);
+    let mut executor = Executor::start(with_token(&world));
+    expect(&mut world, [registered(200), upgraded(1, 503), upgraded(1, 101)]).await;
+    executor.line().await.expect("registered");
+    let log = executor.stderr();
+    assert_eq!(log.matches("a relay that cannot be used").count(), 2, "{log}");
+
+    let world = World::new();
+    world.name_relays(["ws://192.0.2.1/clear-text".to_owned()]);
+    let (ended, log) = Executor::start(with_token(&world)).end().await;
+    assert_eq!(ended, Some(64), "{log}");
+    assert!(log.contains("--allow-insecure"), "{log}");
+}
+
 /// The status of `/readyz`.
 async fn readiness(addr: SocketAddr) -> String {
     let mut stream = TcpStream::connect(addr).await.expect("connect");

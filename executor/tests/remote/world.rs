@@ -58,6 +58,8 @@ struct Script {
     upgrades: VecDeque<(u16, &'static str)>,
     verdict: Option<(u16, &'static str)>,
     registrations: u32,
+    /// The relays that a registration names; none: the one of this world.
+    relays: Vec<String>,
     executor_key: Option<Value>,
     to_executor: Option<mpsc::UnboundedSender<Message>>,
     /// The harnesses' connections by their streams.
@@ -135,6 +137,16 @@ impl World {
     /// Whatever was to come, executors' upgrades succeed from now on.
     pub(crate) fn accept_upgrades(&self) {
         self.state.script().upgrades.clear();
+    }
+
+    /// Registrations name these relays.
+    pub(crate) fn name_relays<const N: usize>(&self, urls: [String; N]) {
+        self.state.script().relays = urls.into();
+    }
+
+    /// The URL of this world's relay.
+    pub(crate) fn relay_url(&self, registration: &str) -> String {
+        relay_url(self.state.addr, registration)
     }
 
     pub(crate) fn answer_validations(&self, status: u16, body: &'static str) {
@@ -258,13 +270,22 @@ fn register(state: &State, bearer: &str, body: &Value) -> Response<Full<Bytes>> 
     }
     script.registrations += 1;
     let registration = format!("reg-{}", script.registrations);
+    let mut urls = script.relays.clone();
+    if urls.is_empty() {
+        urls.push(relay_url(state.addr, &registration));
+    }
     let answer = json!({
         "environment_id": ENVIRONMENT,
-        "url": format!("ws://{}/relay/{registration}?ticket=secret-ticket", state.addr),
+        "url": urls[0],
+        "alternative_urls": urls[1..],
         "security_profile": "noise_hybrid_ik_v1",
         "executor_registration_id": registration,
     });
     respond(200, "", answer.to_string())
+}
+
+fn relay_url(addr: SocketAddr, registration: &str) -> String {
+    format!("ws://{addr}/relay/{registration}?ticket=secret-ticket")
 }
 
 fn respond(status: u16, retry_after: &str, body: String) -> Response<Full<Bytes>> {

@@ -162,16 +162,25 @@ impl ConnectError {
         }
     }
 
-    /// Whether somebody's certificate was refused, or TLS failed otherwise: the target's, or the proxy's.
-    pub fn is_tls(&self) -> bool {
+    /// What TLS itself complains of, at the target or at the proxy: a certificate, or bytes that are no TLS. None where there
+    /// was no TLS, and where the connection broke during the handshake, which may be gone the next time.
+    pub fn tls_error(&self) -> Option<&rustls::Error> {
         match self {
-            Self::Tls(_) => true,
+            Self::Tls(error) => error.get_ref()?.downcast_ref(),
             Self::Proxy {
                 source: ProxyError::Connect(error),
                 ..
-            } => error.is_tls(),
-            _ => false,
+            } => error.tls_error(),
+            _ => None,
         }
+    }
+
+    /// Whether the certificate of the target or of the proxy is not accepted.
+    pub fn is_untrusted(&self) -> bool {
+        matches!(
+            self.tls_error(),
+            Some(rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented)
+        )
     }
 
     /// Whether only a change of the configuration here helps.
@@ -237,6 +246,19 @@ impl Connector {
     /// Whom it trusts.
     pub fn trust(&self) -> &Trust {
         &self.trust
+    }
+
+    /// Whether a connection to the target can be tried at all.
+    ///
+    /// # Errors
+    ///
+    /// What only a change of the configuration, or of the target, mends.
+    pub fn check(&self, target: &Target) -> Result<(), ConnectError> {
+        self.proxies.of(target)?;
+        match target.is_tls() && target.server_name().is_none() {
+            true => Err(ConnectError::Name),
+            false => Ok(()),
+        }
     }
 
     /// Connects: name, TCP, proxy and TLS. Takes as long as they take; the caller sets the limit.
@@ -316,6 +338,25 @@ mod tests {
     }
 
     #[test]
+    fn complaints_of_tls_are_told_from_broken_connections() {
+        let failed = |error: rustls::Error| ConnectError::Tls(io::Error::new(io::ErrorKind::InvalidData, error));
+        let far = |error| ConnectError::Proxy {
+            proxy: "https://p:1".to_owned(),
+            source: ProxyError::Connect(Box::new(error)),
+        };
+        let expired = || failed(rustls::CertificateError::Expired.into());
+        assert!(expired().is_untrusted() && far(expired()).is_untrusted());
+        assert!(failed(rustls::Error::NoCertificatesPresented).is_untrusted());
+        let no_tls = || failed(rustls::InvalidMessage::InvalidContentType.into());
+        assert!(no_tls().tls_error().is_some() && far(no_tls()).tls_error().is_some());
+        assert!(!no_tls().is_untrusted());
+        let broken = |kind: io::ErrorKind| ConnectError::Tls(kind.into());
+        assert!(broken(io::ErrorKind::UnexpectedEof).tls_error().is_none());
+        assert!(far(broken(io::ErrorKind::ConnectionReset)).tls_error().is_none());
+        assert!(ConnectError::Name.tls_error().is_none());
+    }
+
+    #[test]
     fn only_what_may_pass_is_tried_again() {
         let refused = |status| ConnectError::Proxy {
             proxy: "http://p:1".to_owned(),
@@ -334,7 +375,7 @@ mod tests {
         assert!(far(ConnectError::Connect(broken())).is_retryable());
         assert!(refused(503).is_retryable() && !refused(403).is_retryable());
         assert!(!far(ConnectError::Name).is_retryable());
-        assert!(far(ConnectError::Tls(broken())).is_tls() && !refused(503).is_tls());
+        assert!(far(ConnectError::Tls(broken())).is_retryable());
         let unauthorized = ConnectError::Proxy {
             proxy: String::new(),
             source: ProxyError::Tunnel(TunnelError::Unauthorized {

@@ -162,6 +162,17 @@ impl Dialer {
         self
     }
 
+    /// Whether [`Self::dial`] can try this URL at all. Nothing is sent.
+    ///
+    /// # Errors
+    ///
+    /// What only another URL or another configuration mends.
+    pub fn check(&self, url: &Secret) -> Result<(), DialError> {
+        let url = policy::relay_url(url, self.clear_text)?;
+        let target = Target::of(&url).ok_or(UrlError::Host)?;
+        Ok(self.connector.check(&target)?)
+    }
+
     /// Opens a link: name, proxy, TCP, TLS and upgrade together within ten seconds.
     ///
     /// # Errors

@@ -32,10 +32,10 @@ pub enum CallError {
     /// No complete answer in time.
     #[error("the registry did not answer in time")]
     Timeout,
-    /// The registry could not be reached.
+    /// The registry could not be reached, or the connection broke before it was encrypted.
     #[error("cannot connect to the registry")]
     Connect(#[source] Arc<ConnectError>),
-    /// The registry's certificate is not trusted, or TLS failed otherwise.
+    /// The registry's certificate is not trusted, or what answers does not speak TLS as we do.
     #[error("cannot speak TLS with the registry; --ca-file adds an authority to trust")]
     Tls(#[source] Arc<ConnectError>),
     /// The connection broke before the answer was complete.
@@ -62,7 +62,8 @@ impl CallError {
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Timeout | Self::Interrupted(_) => true,
-            Self::Connect(error) => error.is_retryable(),
+            // Whoever answers so from a proxy's address will again.
+            Self::Connect(error) => error.is_retryable() && error.tls_error().is_none(),
             Self::Refused(refusal) => match refusal.status.as_u16() {
                 408 | 429 | 500..=599 => true,
                 409 => refusal.code.as_deref() == Some(code::ENVIRONMENT_OFFLINE),
@@ -109,7 +110,9 @@ impl CallError {
             .source()
             .and_then(|source| source.downcast_ref::<Arc<ConnectError>>())
         {
-            Some(error) if matches!(**error, ConnectError::Tls(_)) => Self::Tls(Arc::clone(error)),
+            Some(error) if matches!(**error, ConnectError::Tls(_)) && error.tls_error().is_some() => {
+                Self::Tls(Arc::clone(error))
+            }
             Some(error) => Self::Connect(Arc::clone(error)),
             None => Self::Interrupted(error.into()),
         }

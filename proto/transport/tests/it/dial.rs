@@ -85,7 +85,7 @@ async fn tls_needs_the_right_authority() {
             .await
             .expect_err("untrusted");
         assert!(
-            matches!(&error, DialError::Connect(error) if error.is_tls()),
+            matches!(&error, DialError::Connect(error) if error.is_untrusted()),
             "{error:?}"
         );
     }

@@ -1,3 +1,4 @@
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use rendezvous_transport::connector::Connector;
@@ -8,6 +9,7 @@ use rendezvous_wire::id::{EnvironmentId, RegistrationId, StreamId};
 use rendezvous_wire::key::PublicKey;
 use rendezvous_wire::limits::MAX_REGISTRY_RESPONSE;
 use rendezvous_wire::secret::Secret;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::world::{Authority, PATIENCE, answering, connector, response, serve, within};
 
@@ -329,6 +331,30 @@ async fn tls_needs_the_right_authority() {
         assert!(!error.is_retryable());
     }
     assert!(asked.try_recv().is_err(), "the token went to a stranger");
+}
+
+#[tokio::test]
+async fn a_connection_that_breaks_in_the_tls_handshake_may_hold_the_next_time() {
+    let closing = serve(None, |stream| async move { drop(stream) }).await;
+    let error = register_over_tls(closing).await;
+    assert!(matches!(error, CallError::Connect(_)), "{error:?}");
+    assert!(error.is_retryable());
+    // What answers in clear text will do so again.
+    let clear = serve(None, |mut stream| async move {
+        let _broken = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
+        let _ended = stream.read_to_end(&mut Vec::new()).await;
+    })
+    .await;
+    let error = register_over_tls(clear).await;
+    assert!(matches!(error, CallError::Tls(_)), "{error:?}");
+    assert!(!error.is_retryable());
+}
+
+async fn register_over_tls(addr: SocketAddr) -> CallError {
+    let client = client_of(&format!("https://{addr}"), connector());
+    within(client.register(&environment(), &key()))
+        .await
+        .expect_err("no TLS")
 }
 
 #[test]

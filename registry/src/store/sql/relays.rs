@@ -27,6 +27,11 @@ const UP: &str = "INSERT INTO presence (environment, registration, generation, b
         OR (presence.generation = excluded.generation
             AND (presence.boot_id <> excluded.boot_id OR presence.connection < excluded.connection))";
 
+/// Presence of this run, which is told anew, and of earlier runs: whoever is sent to the same URL now finds this one. Only of
+/// the same credential, so that no relay can make another's executors vanish.
+const FORGET: &str = "DELETE FROM presence
+    WHERE boot_id IN (SELECT boot_id FROM relays WHERE boot_id = $1 OR (public_url = $2 AND credential = $3))";
+
 #[async_trait]
 impl Relays for Backend {
     async fn relay_hello(&self, hello: &RelayHello, lease_until: Timestamp) -> Result<(), StoreError> {
@@ -46,8 +51,10 @@ impl Relays for Backend {
         if taken.rows_affected() == 0 {
             return Err(StoreError::Conflict);
         }
-        sqlx::query("DELETE FROM presence WHERE boot_id = $1")
+        sqlx::query(FORGET)
             .bind(hello.boot_id.as_str())
+            .bind(&hello.public_url)
+            .bind(hello.credential.as_str())
             .execute(&mut *tx)
             .await?;
         tx.commit().await?;

@@ -8,6 +8,7 @@ stories!(
     only_the_current_registration_is_present,
     a_newer_connection_outlives_the_older,
     a_run_has_one_session_and_one_credential,
+    a_restarted_relay_ends_the_presence_of_its_earlier_run,
     the_least_loaded_comes_first,
     messages_wait_in_order,
     questions_get_one_answer,
@@ -169,6 +170,29 @@ async fn a_run_has_one_session_and_one_credential(world: World) {
         .executors_up(&unknown, &[presence(&id, &registration, 1)], NOW)
         .await;
     assert!(matches!(up, Err(StoreError::NotFound)), "{up:?}");
+}
+
+async fn a_restarted_relay_ends_the_presence_of_its_earlier_run(world: World) {
+    let id = world.environment("e").await;
+    let relay = world.relay("boot").await;
+    let registration = world.register(&id, 1).await;
+    let up = presence(&id, &registration, 1);
+    world.store.executors_up(&relay, &[up], NOW).await.unwrap();
+    let live = async || world.store.status(&id, NOW).await.unwrap().unwrap().live;
+    let says_hello = async |boot_id: &str, public_url: &str, credential: &str| {
+        let hello = RelayHello {
+            public_url: public_url.to_owned(),
+            credential: CredentialId::new(credential).unwrap(),
+            ..hello(boot_id)
+        };
+        world.store.relay_hello(&hello, at(15)).await.unwrap();
+    };
+    let own = hello("boot").credential;
+    says_hello("other-place", "wss://elsewhere", own.as_str()).await;
+    says_hello("other-relay", "wss://boot", "cred_other").await;
+    assert_eq!(live().await.unwrap().relay, relay, "others change nothing");
+    says_hello("restarted", "wss://boot", own.as_str()).await;
+    assert_eq!(live().await, None);
 }
 
 async fn the_least_loaded_comes_first(world: World) {

@@ -101,13 +101,10 @@ impl DialError {
 
 impl From<ConnectError> for DialError {
     fn from(error: ConnectError) -> Self {
-        let ConnectError::Tls(cause) = &error else {
-            return Self::Connect(error);
-        };
-        let cause = cause.get_ref().and_then(|cause| cause.downcast_ref());
-        match cause {
-            Some(rustls::Error::InvalidCertificate(_)) => Self::Certificate(error),
-            _ => Self::Tls(error),
+        match &error {
+            ConnectError::Tls(_) if error.is_untrusted() => Self::Certificate(error),
+            ConnectError::Tls(_) => Self::Tls(error),
+            _ => Self::Connect(error),
         }
     }
 }

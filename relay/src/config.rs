@@ -42,6 +42,9 @@ pub struct Limits {
     pub held_upgrades: usize,
     /// Harnesses on one executor connection.
     pub streams_per_executor: usize,
+    /// Of them, those of one harness key. It is more than an executor of ours serves for a key, so that a harness with as
+    /// many streams as it may have can come back before its old connections are missed.
+    pub streams_per_harness_key: usize,
     /// Handshakes without an answer on one executor connection.
     pub pending_handshakes_per_executor: usize,
     /// What may wait for an executor from one stream before the harness's socket is not read any more.
@@ -65,6 +68,7 @@ impl Default for Limits {
             upgrades_per_credential_minute: 600,
             held_upgrades: 1024,
             streams_per_executor: limits::MAX_STREAMS,
+            streams_per_harness_key: limits::MAX_STREAMS_PER_HARNESS + limits::MAX_STREAMS / 4,
             pending_handshakes_per_executor: limits::MAX_PENDING_VALIDATIONS,
             executor_stream_queue: 1024 * 1024,
             executor_queue: 16 * 1024 * 1024,

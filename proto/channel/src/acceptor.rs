@@ -7,6 +7,7 @@
 
 mod admission;
 mod event;
+mod places;
 mod reliable;
 mod replay;
 
@@ -17,8 +18,8 @@ use bytes::Bytes;
 use rand_core::CryptoRng;
 use rendezvous_wire::frame::{Body, Frame};
 use rendezvous_wire::id::{EnvironmentId, RegistrationId, StreamId};
-use rendezvous_wire::key::PublicKey;
-use rendezvous_wire::limits::{MAX_AUTHORIZATION, MAX_PENDING_VALIDATIONS};
+use rendezvous_wire::key::{KeyDigest, PublicKey};
+use rendezvous_wire::limits::MAX_AUTHORIZATION;
 use rendezvous_wire::reason;
 use rendezvous_wire::secret::Secret;
 
@@ -68,6 +69,9 @@ enum Slot {
     Pending(ValidationId),
     Active {
         key: StreamKey,
+        harness: KeyDigest,
+        /// What the streams of this harness share.
+        budget: Budget,
         stream: Box<Stream>,
         /// Whether `turns` holds the key.
         has_turn: bool,
@@ -77,8 +81,22 @@ enum Slot {
 /// A validation occupies its place until its registry call ends, cancelled or not.
 #[derive(Debug)]
 enum Validation {
-    Running { stream_id: StreamId, paused: Box<Paused> },
-    Cancelled,
+    Running {
+        stream_id: StreamId,
+        harness: KeyDigest,
+        paused: Box<Paused>,
+    },
+    Cancelled {
+        harness: KeyDigest,
+    },
+}
+
+impl Validation {
+    fn cancel(&mut self) {
+        if let Self::Running { harness, .. } = self {
+            *self = Self::Cancelled { harness: *harness };
+        }
+    }
 }
 
 impl Acceptor {
@@ -133,17 +151,22 @@ impl Acceptor {
         verdict: Verdict,
         rng: &mut R,
     ) {
-        let Some(Validation::Running { stream_id, paused }) = self.validations.remove(&id) else {
+        let Some(Validation::Running {
+            stream_id,
+            harness,
+            paused,
+        }) = self.validations.remove(&id)
+        else {
             return;
         };
         self.slots.remove(&stream_id);
         match verdict {
-            Verdict::Admit if !self.has_place() => self.refuse(&stream_id),
+            Verdict::Admit if !self.has_place(harness) => self.refuse(&stream_id),
             Verdict::Admit => {
                 let initiator = paused.initiator_key().clone();
                 match paused.accept(rng) {
                     Ok((answer, keys)) => {
-                        self.make_place();
+                        self.make_place(harness);
                         self.open(stream_id, initiator, answer, &keys);
                     }
                     Err(_) => self.fail_handshake(now, &stream_id),
@@ -252,7 +275,7 @@ impl Acceptor {
             Some(Slot::Pending(_)) => return self.cancel_and_fail(now, &id),
             None => {}
         }
-        if self.admission.is_paused(now) || !self.has_place() || self.validations.len() >= MAX_PENDING_VALIDATIONS {
+        if self.admission.is_paused(now) || !self.may_read() {
             return self.refuse(&id);
         }
         let hash = sha256(&[message]);
@@ -263,6 +286,10 @@ impl Acceptor {
         let Ok((paused, authorization)) = self.read(&id, message) else {
             return self.fail_handshake(now, &id);
         };
+        let harness = paused.initiator_key().digest();
+        if !self.may_validate(harness) {
+            return self.refuse(&id);
+        }
         self.replays.insert(hash);
         let validation = ValidationId(self.number());
         self.events.push_back(Event::ValidationRequested {
@@ -275,6 +302,7 @@ impl Acceptor {
             validation,
             Validation::Running {
                 stream_id: id.clone(),
+                harness,
                 paused: Box::new(paused),
             },
         );
@@ -322,8 +350,10 @@ impl Acceptor {
     }
 
     fn cancel(&mut self, id: &StreamId) {
-        if let Some(Slot::Pending(validation)) = self.slots.remove(id) {
-            self.validations.insert(validation, Validation::Cancelled);
+        if let Some(Slot::Pending(validation)) = self.slots.remove(id)
+            && let Some(validation) = self.validations.get_mut(&validation)
+        {
+            validation.cancel();
         }
     }
 
@@ -361,12 +391,16 @@ impl Acceptor {
     fn open(&mut self, id: StreamId, initiator_key: PublicKey, answer: Vec<u8>, keys: &SessionKeys) {
         let key = StreamKey(self.number());
         self.push_handshake(id.clone(), answer);
-        let stream = Box::new(Stream::accept_with(id.clone(), keys, &self.budget, self.offer.clone()));
+        let harness = initiator_key.digest();
+        let budget = self.budget_for(harness);
+        let stream = Box::new(Stream::accept_with(id.clone(), keys, &budget, self.offer.clone()));
         self.active.insert(key, id.clone());
         self.slots.insert(
             id.clone(),
             Slot::Active {
                 key,
+                harness,
+                budget,
                 stream,
                 has_turn: false,
             },
@@ -404,7 +438,10 @@ impl Acceptor {
 
     /// Calls an active stream and takes up what it has to say: events, its wish to send, its end.
     fn with<T>(&mut self, id: &StreamId, call: impl FnOnce(&mut Stream) -> T) -> Option<T> {
-        let Some(Slot::Active { key, stream, has_turn }) = self.slots.get_mut(id) else {
+        let Some(Slot::Active {
+            key, stream, has_turn, ..
+        }) = self.slots.get_mut(id)
+        else {
             return None;
         };
         let key = *key;

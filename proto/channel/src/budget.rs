@@ -11,6 +11,8 @@ pub struct Budget(Arc<Shared>);
 struct Shared {
     limit: usize,
     used: AtomicUsize,
+    /// What it is a part of.
+    whole: Option<Budget>,
 }
 
 /// The budget has no room for what was asked.
@@ -24,15 +26,62 @@ pub struct BudgetExhausted {
 impl Budget {
     /// A budget of `limit` bytes.
     pub fn new(limit: usize) -> Self {
+        Self::with(limit, None)
+    }
+
+    /// A part of it, for one of those who share it. It may have half of all, and two thirds of what is free and its own: so
+    /// `n` parts that want much have `2 / (2n + 1)` each, and a newcomer always finds some. What a part leases is leased
+    /// from the whole.
+    #[must_use]
+    pub fn part(&self) -> Self {
+        Self::with(self.0.limit / 2, Some(self.clone()))
+    }
+
+    fn with(limit: usize, whole: Option<Self>) -> Self {
         Self(Arc::new(Shared {
             limit,
             used: AtomicUsize::new(0),
+            whole,
         }))
     }
 
     /// Bytes that are leased now.
     pub fn used(&self) -> usize {
         self.0.used.load(Ordering::Relaxed)
+    }
+
+    /// Takes more, if there is room.
+    fn take(&self, more: usize) -> Result<(), BudgetExhausted> {
+        let shared = &self.0;
+        let limit = shared.limit.min(self.fair());
+        let room = |used: usize| used.checked_add(more).filter(|&sum| sum <= limit);
+        shared
+            .used
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, room)
+            .map_err(|_| BudgetExhausted { limit })?;
+        let Some(whole) = &shared.whole else {
+            return Ok(());
+        };
+        whole.take(more).inspect_err(|_| {
+            shared.used.fetch_sub(more, Ordering::Relaxed);
+        })
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.0.used.fetch_sub(bytes, Ordering::Relaxed);
+        if let Some(whole) = &self.0.whole {
+            whole.give_back(bytes);
+        }
+    }
+
+    /// Most that a part may have, in view of what the others leave.
+    fn fair(&self) -> usize {
+        let Some(whole) = &self.0.whole else {
+            return usize::MAX;
+        };
+        let free = whole.0.limit.saturating_sub(whole.used());
+        let reach = free.saturating_add(self.used());
+        reach - reach / 3
     }
 
     /// A lease of nothing yet.
@@ -58,16 +107,10 @@ impl Lease {
     ///
     /// The budget has no room; the lease stays as it was. Shrinking never fails.
     pub fn resize(&mut self, bytes: usize) -> Result<(), BudgetExhausted> {
-        let shared = &self.budget.0;
         if bytes <= self.held {
-            shared.used.fetch_sub(self.held - bytes, Ordering::Relaxed);
+            self.budget.give_back(self.held - bytes);
         } else {
-            let more = bytes - self.held;
-            let room = |used: usize| used.checked_add(more).filter(|&sum| sum <= shared.limit);
-            shared
-                .used
-                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, room)
-                .map_err(|_| BudgetExhausted { limit: shared.limit })?;
+            self.budget.take(bytes - self.held)?;
         }
         self.held = bytes;
         Ok(())
@@ -81,7 +124,7 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.budget.0.used.fetch_sub(self.held, Ordering::Relaxed);
+        self.budget.give_back(self.held);
     }
 }
 
@@ -104,5 +147,51 @@ mod tests {
         a.resize(100).unwrap();
         drop(a);
         assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn parts_leave_something_for_the_next_one() {
+        let whole = Budget::new(9000);
+        let take = |part: &Budget| {
+            let mut lease = part.lease();
+            while lease.resize(lease.held() + 1).is_ok() {}
+            lease
+        };
+        let parts: Vec<Budget> = (0..4).map(|_| whole.part()).collect();
+        let mut leases = Vec::new();
+        for (part, most) in parts.iter().zip([4500, 3000, 1000, 334]) {
+            // A second lease of the same part finds nothing.
+            leases.push(take(part));
+            assert_eq!(leases.last().unwrap().held(), most);
+            assert_eq!(take(part).held(), 0);
+        }
+        assert_eq!(whole.used(), 4500 + 3000 + 1000 + 334);
+        // What one gives back the others share.
+        leases.remove(0);
+        assert_eq!(take(&parts[3]).held() + 334, 3334);
+        drop(leases);
+        assert_eq!((whole.used(), parts[1].used()), (0, 0));
+    }
+
+    #[test]
+    fn three_parts_hold_the_longest_message_each() {
+        use rendezvous_wire::limits::{MAX_MESSAGE, MESSAGE_PREFIX_LEN};
+        let whole = Budget::new(4 * MAX_MESSAGE);
+        let mut leases: Vec<Lease> = (0..3).map(|_| whole.part().lease()).collect();
+        for step in 1..=64 {
+            for lease in &mut leases {
+                lease.resize((MAX_MESSAGE + MESSAGE_PREFIX_LEN) / 64 * step).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn a_part_that_the_whole_has_no_room_for_stays_as_it_was() {
+        let whole = Budget::new(10);
+        let mut own = whole.lease();
+        own.resize(10).unwrap();
+        let part = whole.part();
+        assert!(part.lease().resize(1).is_err());
+        assert_eq!((part.used(), whole.used()), (0, 10));
     }
 }

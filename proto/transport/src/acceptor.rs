@@ -36,8 +36,9 @@ pub struct Options {
     pub registration: RegistrationId,
     /// Bounds what unfinished messages and early records of all streams may occupy.
     pub budget: Budget,
-    /// Bounds what whole messages of all streams may occupy until their answers are sent. Reliable streams get no more
-    /// credit while it is full, and may be beyond it by their windows.
+    /// Bounds what whole messages of all streams may occupy until their answers are sent. The reliable streams of a harness key
+    /// that holds more than its part, `1 / (n + 1)` of it for `n` keys, get no more credit, and may be beyond it by their
+    /// windows.
     pub backlog: Backlog,
     /// Lets streams become reliable, if the harnesses want it.
     pub offer: Option<Config>,

@@ -16,6 +16,7 @@ pub(crate) mod inbound;
 mod redial;
 
 pub use backlog::Backlog;
+pub(crate) use backlog::WeakPart;
 pub(crate) use connect::{at, is_accepted, next_unless, now};
 pub use connect::{connect, connect_reliable};
 pub use continuity::Continuity;

@@ -41,8 +41,12 @@ pub const HANDSHAKE_2_OVERHEAD: usize = 3424;
 
 /// Streams that are active at once on one executor connection.
 pub const MAX_STREAMS: usize = 128;
+/// Of them, those of one harness key, so that no harness takes every place.
+pub const MAX_STREAMS_PER_HARNESS: usize = MAX_STREAMS / 2;
 /// Validations that run at once on one executor connection.
 pub const MAX_PENDING_VALIDATIONS: usize = 32;
+/// Of them, those of one harness key.
+pub const MAX_PENDING_VALIDATIONS_PER_HARNESS: usize = MAX_PENDING_VALIDATIONS / 2;
 /// Failed handshakes on one executor connection before admission pauses.
 pub const MAX_FAILED_HANDSHAKES: u32 = 8;
 /// How long admission pauses after that.

@@ -47,6 +47,9 @@ pub enum Refusal {
     /// The credential has too many connections.
     #[error("too many connections of this credential")]
     TooManyOfCredential,
+    /// The harness key has too many streams on the executor connection.
+    #[error("too many streams of this harness key on this executor")]
+    TooManyOfKey,
     /// The executor connection has too many harnesses.
     #[error("too many streams on this executor")]
     TooManyStreams,
@@ -243,8 +246,17 @@ impl Core {
             Some(executor) if executor.harnesses.len() >= self.limits.streams_per_executor => {
                 Err(Refusal::TooManyStreams)
             }
+            Some(executor) if self.streams_of(executor, claims.key) >= self.limits.streams_per_harness_key => {
+                Err(Refusal::TooManyOfKey)
+            }
             _ => Ok(()),
         }
+    }
+
+    /// Connections to an executor that one harness key holds.
+    fn streams_of(&self, executor: &Executor, key: Option<KeyDigest>) -> usize {
+        let harnesses = executor.harnesses.iter().filter_map(|id| self.harnesses.get(id));
+        harnesses.filter(|harness| harness.key == key).count()
     }
 
     fn executor_for(&self, claims: &Claims) -> Option<ConnectionId> {

@@ -108,6 +108,7 @@ impl From<Refusal> for Rejection {
             Refusal::Superseded => Self::new(StatusCode::UNAUTHORIZED, "unexpected_executor_registration_id"),
             Refusal::LockedOut(time) => Self::too_many(time, "too_many_failed_handshakes"),
             Refusal::TooManyOfCredential => Self::too_many(Duration::from_secs(5), "too_many_connections"),
+            Refusal::TooManyOfKey => Self::too_many(Duration::from_secs(1), "too_many_streams_of_key"),
             Refusal::TooManyStreams => Self::unavailable("too_many_streams"),
             Refusal::TooMany => Self::unavailable("too_many_connections"),
             Refusal::Absent => Self::unavailable("route_unavailable"),
@@ -123,9 +124,11 @@ pub(super) fn close_for(refusal: Refusal) -> (u16, &'static str) {
         Refusal::Superseded => (close::GOING_AWAY, "superseded by a newer registration"),
         Refusal::Draining => (close::GOING_AWAY, reason::DRAINING),
         Refusal::Absent => (close::TRY_AGAIN, reason::EXECUTOR_GONE),
-        Refusal::LockedOut(_) | Refusal::TooManyOfCredential | Refusal::TooManyStreams | Refusal::TooMany => {
-            (close::TRY_AGAIN, "too many connections")
-        }
+        Refusal::LockedOut(_)
+        | Refusal::TooManyOfCredential
+        | Refusal::TooManyOfKey
+        | Refusal::TooManyStreams
+        | Refusal::TooMany => (close::TRY_AGAIN, "too many connections"),
     }
 }
 

@@ -15,19 +15,28 @@ use super::yard::{PROMPT, Yard, expect, open_stream, stream_works};
 const FLOOD: usize = 128 * 1024 * 1024;
 /// Payload of one record.
 const RECORD: usize = 61_456;
+/// Streams of one harness key that a relay lets through to one executor.
+const OF_ONE_KEY: usize = MAX_STREAMS / 4 * 3;
 
 pub(crate) async fn one_stream_too_many(cx: Context) -> Result<()> {
     let yard = Yard::open(&cx).await?;
     let mut executor = yard.executor(&made_up_key(1)).await?;
     let mut harnesses = Vec::new();
+    let (greedy, other) = (made_up_key(9), made_up_key(10));
     for number in 0..MAX_STREAMS {
-        let mut harness = yard.harness().await.with_context(|| format!("harness {number}"))?;
+        let key = if number < OF_ONE_KEY { &greedy } else { &other };
+        if number == OF_ONE_KEY {
+            let dialled = Peer::dial(&yard.harness_url_for(&greedy).await?).await?;
+            ensure!(dialled.as_ref().err() == Some(&429), "one more of a key: {dialled:?}");
+        }
+        let url = yard.harness_url_for(key).await?;
+        let mut harness = Peer::open(&url).await.with_context(|| format!("harness {number}"))?;
         let stream = open_stream(&mut executor, &mut harness)
             .await
             .with_context(|| format!("stream {number}"))?;
         harnesses.push((harness, stream));
     }
-    let dialled = Peer::dial(&yard.harness_url().await?).await?;
+    let dialled = Peer::dial(&yard.harness_url_for(&other).await?).await?;
     ensure!(
         dialled.as_ref().err() == Some(&503),
         "stream {}: {dialled:?}",
@@ -41,7 +50,7 @@ pub(crate) async fn one_stream_too_many(cx: Context) -> Result<()> {
     drop(left);
     let reset = expect(&mut executor, |body| matches!(body, Body::Reset { .. })).await?;
     ensure!(reset.stream_id == stream, "the reset is for another stream");
-    let mut next = yard.harness().await?;
+    let mut next = Peer::open(&yard.harness_url_for(&other).await?).await?;
     open_stream(&mut executor, &mut next).await?;
     yard.memory_is_bounded()
 }

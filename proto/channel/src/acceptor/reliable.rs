@@ -4,10 +4,8 @@ use std::time::Instant;
 
 use rendezvous_wire::frame::{Body, Frame};
 use rendezvous_wire::id::{RegistrationId, StreamId};
-use rendezvous_wire::limits::MAX_STREAMS;
-use rendezvous_wire::reason;
 
-use super::{Acceptor, Ended, Event, Slot, StreamKey, Validation};
+use super::{Acceptor, Ended, Event, Slot, StreamKey};
 use crate::reliable::Config;
 use crate::stream::Stream;
 
@@ -53,7 +51,7 @@ impl Acceptor {
         self.control.clear();
         self.slots.retain(|_, slot| matches!(slot, Slot::Active { .. }));
         for validation in self.validations.values_mut() {
-            *validation = Validation::Cancelled;
+            validation.cancel();
         }
         let keys: Vec<(StreamKey, StreamId)> = self.active.iter().map(|(key, id)| (*key, id.clone())).collect();
         for (key, id) in keys {
@@ -71,25 +69,6 @@ impl Acceptor {
     /// There is a connection again, possibly for another registration. Replayed handshakes of the old one do not read.
     pub fn reconnect(&mut self, registration: RegistrationId) {
         self.registration = registration;
-    }
-
-    /// Whether one more stream can be opened. Streams that wait for their harness give way to others.
-    pub(super) fn has_place(&self) -> bool {
-        self.active.len() < MAX_STREAMS || self.streams().any(|stream| stream.suspended_since().is_some())
-    }
-
-    /// Makes room for one more stream if a suspended one occupies it: the one that has waited longest ends.
-    pub(super) fn make_place(&mut self) {
-        if self.active.len() < MAX_STREAMS {
-            return;
-        }
-        let suspended = self
-            .streams()
-            .filter_map(|stream| Some((stream.suspended_since()?, stream.id())));
-        let oldest = suspended.min().map(|(_, id)| id.clone());
-        if let Some(id) = oldest {
-            self.with(&id, |stream| stream.give_up(reason::PROCESSOR_ENDED));
-        }
     }
 
     /// What means something to open streams that are reliable, and nothing to all others.

@@ -1,6 +1,7 @@
 //! Every rule about who may open a stream on an executor connection, and what becomes of each frame.
 
 mod admission;
+mod places;
 mod receiving;
 mod reliable;
 mod sending;
@@ -19,7 +20,8 @@ use rendezvous_channel::stream::{
 use rendezvous_channel::{Acceptor, Identity};
 use rendezvous_wire::frame::{Body, Frame};
 use rendezvous_wire::limits::{
-    GAP_TIMEOUT, HANDSHAKE_COOLDOWN, MAX_FAILED_HANDSHAKES, MAX_MESSAGE, MAX_PENDING_VALIDATIONS, MAX_STREAMS,
+    GAP_TIMEOUT, HANDSHAKE_COOLDOWN, MAX_FAILED_HANDSHAKES, MAX_MESSAGE, MAX_PENDING_VALIDATIONS,
+    MAX_PENDING_VALIDATIONS_PER_HARNESS, MAX_STREAMS, MAX_STREAMS_PER_HARNESS,
 };
 use rendezvous_wire::reason;
 
@@ -60,6 +62,11 @@ impl World {
             executor,
             rng,
         }
+    }
+
+    /// From now on it is another harness that connects.
+    fn another_harness(&mut self) {
+        self.harness = Identity::generate(&mut self.rng);
     }
 
     fn connect(&mut self, stream: &str, authorization: &str) -> Stream {

@@ -9,6 +9,7 @@ use rand_core::UnwrapErr;
 use rendezvous_channel::Acceptor;
 use rendezvous_channel::acceptor::{Ended, Event, StreamKey, ValidationId, Verdict};
 use rendezvous_wire::id::RegistrationId;
+use rendezvous_wire::key::KeyDigest;
 use rendezvous_wire::limits::VALIDATION_TIMEOUT;
 use rendezvous_wire::reason;
 use rendezvous_wire::reason::close;
@@ -21,7 +22,7 @@ use super::patience::Patience;
 use super::{Accepted, Options, Request, Tally, Validator};
 use crate::link::{self, Link, LinkError};
 use crate::stream::inbound::Outlet;
-use crate::stream::{Backlog, Command, Commands, StreamEnd, Tag, at, is_accepted, next_unless, now, pair};
+use crate::stream::{Backlog, Command, Commands, StreamEnd, Tag, WeakPart, at, is_accepted, next_unless, now, pair};
 
 /// Longest time that the ends of reliable streams may take when the executor stops.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -34,11 +35,13 @@ pub struct Streams {
     acceptor: Acceptor,
     outlets: HashMap<StreamKey, Outlet>,
     backlog: Backlog,
+    /// The parts of it that harness keys have.
+    parts: HashMap<KeyDigest, WeakPart>,
     /// For the handles of new streams.
     commands: Commands,
     asked: mpsc::UnboundedReceiver<(Tag, Command)>,
-    /// What applications took from reliable streams while the backlog was full.
-    uncredited: Vec<(StreamKey, usize)>,
+    /// Lengths of what applications took from reliable streams whose harness keys held more than their parts.
+    uncredited: HashMap<StreamKey, Vec<usize>>,
     validations: JoinSet<Verdict>,
     running: HashMap<task::Id, ValidationId>,
     tally: Tally,
@@ -74,7 +77,8 @@ impl Streams {
             backlog,
             commands,
             asked,
-            uncredited: Vec::new(),
+            parts: HashMap::new(),
+            uncredited: HashMap::new(),
             validations: JoinSet::new(),
             running: HashMap::new(),
             tally: Tally::default(),
@@ -299,7 +303,8 @@ impl Streams {
                     initiator_key,
                 } => {
                     let is_offered = self.acceptor.is_undecided(key);
-                    let (stream, outlet) = pair(stream_id, Some(key), &self.commands, &self.backlog, is_offered);
+                    let part = self.part(initiator_key.digest());
+                    let (stream, outlet) = pair(stream_id, Some(key), &self.commands, &part, is_offered);
                     self.outlets.insert(key, outlet);
                     on_stream(Accepted {
                         stream,
@@ -370,7 +375,7 @@ impl Streams {
                         }
                     }
                     Command::Initialized => self.acceptor.set_initialized(key),
-                    Command::Taken(len) if self.backlog.is_full() => self.uncredited.push((key, len)),
+                    Command::Taken(len) if self.is_above_part(key) => self.uncredited.entry(key).or_default().push(len),
                     Command::Taken(len) => self.acceptor.taken(now(), key, len),
                     Command::Settle(agreed) => self.settle(key, agreed),
                     Command::Close(reason) => self.acceptor.close(key, reason),
@@ -389,11 +394,28 @@ impl Streams {
 
     /// Lets the senders go on for which there is memory again.
     fn credit(&mut self) {
-        if !self.backlog.is_full() {
-            for (key, len) in self.uncredited.drain(..) {
-                self.acceptor.taken(now(), key, len);
+        for (key, lengths) in std::mem::take(&mut self.uncredited) {
+            if self.is_above_part(key) {
+                self.uncredited.insert(key, lengths);
+            } else {
+                let now = now();
+                lengths.into_iter().for_each(|len| self.acceptor.taken(now, key, len));
             }
         }
+    }
+
+    /// What the streams of one harness key share of the backlog.
+    fn part(&mut self, harness: KeyDigest) -> Backlog {
+        self.parts.retain(|_, part| part.upgrade().is_some());
+        self.parts.get(&harness).and_then(WeakPart::upgrade).unwrap_or_else(|| {
+            let part = self.backlog.part();
+            self.parts.insert(harness, part.downgrade());
+            part
+        })
+    }
+
+    fn is_above_part(&self, key: StreamKey) -> bool {
+        self.outlets.get(&key).is_some_and(Outlet::is_above_part)
     }
 
     /// Gives the link as much as it takes.
@@ -411,14 +433,11 @@ impl Streams {
     }
 
     fn is_held_up(&self) -> bool {
-        let is_full = self.backlog.is_full();
-        self.obstacles(|outlet| outlet.is_full() || is_full).next().is_some()
+        self.obstacles().next().is_some()
     }
 
     fn reset_obstacles(&mut self) {
-        let obstacles: Vec<StreamKey> = self
-            .obstacles(|outlet| outlet.is_full() || outlet.is_above_share())
-            .collect();
+        let obstacles: Vec<StreamKey> = self.obstacles().collect();
         for key in obstacles {
             if let Some(outlet) = self.outlets.remove(&key) {
                 outlet.end(StreamEnd::Backpressure);
@@ -427,10 +446,11 @@ impl Streams {
         }
     }
 
-    /// Streams of this kind that no credit stops.
-    fn obstacles(&self, is_of_kind: impl Fn(&Outlet) -> bool) -> impl Iterator<Item = StreamKey> {
-        let matching = self.outlets.iter().filter(move |(_, outlet)| is_of_kind(outlet));
-        matching
+    /// Streams that no credit stops, and that more waits for, or that hold more, than may be.
+    fn obstacles(&self) -> impl Iterator<Item = StreamKey> {
+        let outlets = self.outlets.iter();
+        let obstacles = outlets.filter(|(_, outlet)| outlet.is_full() || outlet.is_above_share());
+        obstacles
             .map(|(key, _)| *key)
             .filter(|key| !self.acceptor.is_reliable(*key))
     }

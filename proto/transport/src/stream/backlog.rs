@@ -1,5 +1,5 @@
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
 use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
@@ -17,8 +17,16 @@ struct Shared {
     held: AtomicUsize,
     /// Streams that may add to it.
     streams: AtomicUsize,
+    /// Parts of it that are in use.
+    parts: AtomicUsize,
+    /// What it is a part of.
+    whole: Option<Backlog>,
     relief: Arc<Notify>,
 }
+
+/// A part that ends with the last of its streams and messages.
+#[derive(Debug)]
+pub(crate) struct WeakPart(Weak<Shared>);
 
 impl Backlog {
     /// At most `limit` bytes.
@@ -27,8 +35,35 @@ impl Backlog {
             limit,
             held: AtomicUsize::new(0),
             streams: AtomicUsize::new(0),
+            parts: AtomicUsize::new(0),
+            whole: None,
             relief: Arc::default(),
         }))
+    }
+
+    /// A part of it, for the streams of one of those who share it. What a part holds the whole holds, too.
+    pub(crate) fn part(&self) -> Self {
+        self.0.parts.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::new(Shared {
+            limit: self.0.limit,
+            held: AtomicUsize::new(0),
+            streams: AtomicUsize::new(0),
+            parts: AtomicUsize::new(0),
+            whole: Some(self.clone()),
+            relief: self.0.relief.clone(),
+        }))
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakPart {
+        WeakPart(Arc::downgrade(&self.0))
+    }
+
+    /// Whether this part holds more than one of `n` parts should while others want some: `1 / (n + 1)` of all.
+    pub(crate) fn is_above_part(&self) -> bool {
+        self.0.whole.as_ref().is_some_and(|whole| {
+            let parts = whole.0.parts.load(Ordering::Relaxed);
+            self.held() > whole.0.limit / (parts + 1)
+        })
     }
 
     /// Without a limit.
@@ -41,13 +76,20 @@ impl Backlog {
         self.0.held.load(Ordering::Relaxed)
     }
 
+    /// Whether more is held than may be, by all parts together.
     pub(crate) fn is_full(&self) -> bool {
-        self.held() > self.0.limit
+        let whole = self.whole();
+        whole.held() > whole.0.limit
     }
 
     /// What each stream may hold when there is too little for all.
     pub(crate) fn share(&self) -> usize {
-        self.0.limit / self.0.streams.load(Ordering::Relaxed).max(1)
+        let whole = self.whole();
+        whole.0.limit / whole.0.streams.load(Ordering::Relaxed).max(1)
+    }
+
+    fn whole(&self) -> &Self {
+        self.0.whole.as_ref().unwrap_or(self)
     }
 
     /// Ready when [`Self::relieve`] or [`Self::remove`] was called after this.
@@ -61,18 +103,72 @@ impl Backlog {
 
     pub(super) fn add(&self, bytes: usize) {
         self.0.held.fetch_add(bytes, Ordering::Relaxed);
+        if let Some(whole) = &self.0.whole {
+            whole.add(bytes);
+        }
     }
 
     pub(super) fn remove(&self, bytes: usize) {
         self.0.held.fetch_sub(bytes, Ordering::Relaxed);
-        self.relieve();
+        match &self.0.whole {
+            Some(whole) => whole.remove(bytes),
+            None => self.relieve(),
+        }
     }
 
     pub(super) fn join(&self) {
-        self.0.streams.fetch_add(1, Ordering::Relaxed);
+        self.whole().0.streams.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn leave(&self) {
-        self.0.streams.fetch_sub(1, Ordering::Relaxed);
+        self.whole().0.streams.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl WeakPart {
+    /// The part, while anybody uses it.
+    pub(crate) fn upgrade(&self) -> Option<Backlog> {
+        self.0.upgrade().map(Backlog)
+    }
+}
+
+/// The other parts may have more from now on.
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if let Some(whole) = &self.whole {
+            whole.0.parts.fetch_sub(1, Ordering::Relaxed);
+            whole.relieve();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_count_for_the_whole_and_share_it() {
+        let whole = Backlog::new(300);
+        let (first, second) = (whole.part(), whole.part());
+        first.add(100);
+        assert!(!first.is_above_part());
+        first.add(1);
+        assert!(first.is_above_part() && !second.is_above_part());
+        second.add(200);
+        assert_eq!((whole.held(), first.held(), second.held()), (301, 101, 200));
+        assert!(whole.is_full() && first.is_full() && second.is_full());
+        second.remove(200);
+        let weak = second.downgrade();
+        drop(second);
+        assert!(weak.upgrade().is_none());
+        // Alone it may have half.
+        assert!(!first.is_above_part());
+        first.add(50);
+        assert!(first.is_above_part() && !first.is_full());
+        first.join();
+        first.join();
+        assert_eq!((whole.share(), first.share()), (150, 150));
+        first.leave();
+        assert_eq!(whole.share(), 300);
     }
 }

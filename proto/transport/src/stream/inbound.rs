@@ -147,6 +147,11 @@ impl Outlet {
         backlog.is_full() && self.level.held.load(Ordering::Relaxed) > backlog.share()
     }
 
+    /// Whether it and the streams that it shares a part with hold more than their part of the backlog.
+    pub(crate) fn is_above_part(&self) -> bool {
+        self.level.backlog.is_above_part()
+    }
+
     /// Ready when something was taken or dropped after this call.
     pub(crate) fn relieved(&self) -> OwnedNotified {
         self.level.backlog.relieved()

@@ -356,6 +356,28 @@ fn limits() {
 }
 
 #[test]
+fn one_key_does_not_take_every_place() {
+    let limits = Limits {
+        streams_per_executor: 4,
+        streams_per_harness_key: 2,
+        ..Limits::default()
+    };
+    let mut world = World::with(limits);
+    world.executor(&executor("env", 1));
+    world.executor(&executor("other", 1));
+    let first = world.harness(&harness("env", 1, "a"));
+    world.harness(&harness("env", 1, "a"));
+    let admit = |world: &World, env, name| world.core.admit(&harness(env, 1, name), world.now);
+    assert_eq!(admit(&world, "env", "a"), Err(Refusal::TooManyOfKey));
+    // Another executor's places are others, and so is another key.
+    assert_eq!(admit(&world, "other", "a"), Ok(()));
+    world.harness(&harness("env", 1, "b"));
+    assert_eq!(admit(&world, "env", "b"), Ok(()));
+    world.core.connection_down(first, world.now);
+    assert_eq!(admit(&world, "env", "a"), Ok(()));
+}
+
+#[test]
 fn environments_that_are_remembered_are_bounded() {
     let mut world = World::new();
     let e = world.executor(&executor("held", 5));

@@ -98,9 +98,14 @@ fn messages_are_short_until_the_stream_is_initialized() {
 
 #[test]
 fn unfinished_messages_share_the_connections_budget() {
-    let budget = Budget::new(200_000);
+    // Three harnesses find room for a record each, as each leaves a third of what is free.
+    let budget = Budget::new(250_000);
     let mut world = World::with_budget(budget.clone());
-    let mut open: Vec<_> = ["a", "b", "c", "d"].map(|stream| world.open(stream)).into();
+    let streams = ["a", "b", "c", "d"].map(|stream| {
+        world.another_harness();
+        world.open(stream)
+    });
+    let mut open = Vec::from(streams);
     for one in &mut open {
         one.harness.send(Bytes::from(vec![b'x'; 200_000])).unwrap();
         let frame = one.harness.poll_transmit().unwrap();

@@ -12,7 +12,7 @@ fn config(grace: Duration) -> Config {
 }
 
 impl World {
-    fn offering() -> Self {
+    pub(super) fn offering() -> Self {
         let mut world = Self::new();
         let acceptor = Acceptor::new(
             world.executor.clone(),
@@ -25,7 +25,7 @@ impl World {
     }
 
     /// A stream whose ends agreed.
-    fn agree(&mut self, stream: &str) -> Open {
+    pub(super) fn agree(&mut self, stream: &str) -> Open {
         let mut pending = self.connect(stream, "authorization").offering(config(HARNESS_GRACE));
         self.pump(&mut pending);
         let mut events = self.events();
@@ -132,8 +132,12 @@ fn streams_that_wait_give_way_to_new_ones() {
     world.events();
     world.now += Duration::from_secs(1);
     for stream in 1..MAX_STREAMS {
+        if stream % MAX_STREAMS_PER_HARNESS == 0 {
+            world.another_harness();
+        }
         world.open(&stream.to_string());
     }
+    world.another_harness();
     let pending = world.pending("one more");
     world.verdict(pending.id, Verdict::Admit);
     let events = world.events();

@@ -64,6 +64,10 @@ async fn stopped(mut stop: watch::Receiver<bool>) {
 
 impl Pair {
     async fn new() -> Self {
+        Self::with_backlog(Backlog::unlimited()).await
+    }
+
+    async fn with_backlog(backlog: Backlog) -> Self {
         let executor = Identity::generate(&mut UnwrapErr(SysRng));
         let (near, far) = link_pair().await;
         let (links, mut arriving) = mpsc::unbounded_channel();
@@ -76,7 +80,7 @@ impl Pair {
             environment: environment(),
             registration: registration(),
             budget: Budget::new(256 * 1024 * 1024),
-            backlog: Backlog::unlimited(),
+            backlog,
             offer: Some(config(EXECUTOR_GRACE)),
         });
         let serving = tokio::spawn(async move {
@@ -350,6 +354,55 @@ async fn a_reader_that_stops_holds_up_nobody_and_is_not_reset() {
         }
     };
     tokio::join!(flooding, talking);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_application_that_keeps_what_it_took_stops_its_own_harness_only() {
+    const LIMIT: usize = 60 << 20;
+    let backlog = Backlog::new(LIMIT);
+    let mut pair = Pair::with_backlog(backlog.clone()).await;
+    let way = pair.way();
+    let (greedy, mut keeper) = pair.agree(way).await;
+    let way = pair.way();
+    let (modest, mut other) = pair.agree(way).await;
+    let message = long(SEND_BUFFER);
+    let mut kept = Vec::new();
+    // Until it has not got any more for a long time.
+    let keeping = async {
+        let more = async |keeper: &mut MessageStream| timeout(Duration::from_secs(10), keeper.recv()).await;
+        while let Ok(Some(Ok(message))) = more(&mut keeper).await {
+            kept.push(message);
+        }
+    };
+    tokio::select! {
+        () = async { while greedy.send(message.clone()).await.is_ok() {} } => panic!("the stream ended"),
+        () = keeping => {}
+    }
+    // Its part, and what it could send ahead.
+    let most = LIMIT / 3 + MAX_WINDOW + SEND_BUFFER;
+    assert!(
+        backlog.held() > LIMIT / 3 && backlog.held() <= most,
+        "{}",
+        backlog.held()
+    );
+    // Much more than a window.
+    let rounds = 100;
+    let sending = async {
+        for _ in 0..rounds {
+            modest.send(message.clone()).await.unwrap();
+        }
+    };
+    let receiving = async {
+        for _ in 0..rounds {
+            expect(&mut other, &message).await;
+        }
+    };
+    timeout(Duration::from_secs(10), async { tokio::join!(sending, receiving) })
+        .await
+        .unwrap();
+    // It goes on when it has let go.
+    kept.clear();
+    expect(&mut keeper, &message).await;
 }
 
 /// Sizes at which the bytes and the number of messages that may wait are used up together.

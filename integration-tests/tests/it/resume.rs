@@ -2,6 +2,7 @@
 
 mod attacks;
 mod chaos;
+mod slow_reader;
 mod visible;
 
 use anyhow::{Result, ensure};
@@ -49,6 +50,7 @@ pub(crate) fn cases() -> Vec<Case> {
     cases.extend(attacks::cases());
     cases.extend(visible::cases());
     cases.extend(chaos::cases());
+    cases.extend(slow_reader::cases());
     cases
 }
 

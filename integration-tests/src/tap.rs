@@ -89,6 +89,11 @@ impl Tap {
         self.address
     }
 
+    /// Leads new connections to another honest relay.
+    pub fn lead_to(&self, honest: SocketAddr) {
+        self.shared.state().honest = Some(honest);
+    }
+
     /// Every frame that a party sent so far, as it was sent.
     pub fn frames(&self) -> Vec<(Sender, Bytes)> {
         self.shared.state().frames.clone()

@@ -1,6 +1,5 @@
 //! What reliable streams cost, and what they give: throughput with and without the extension, the time in which a stream comes
-//! back behind a new relay beside the stock pair's, and what small calls wait for beside bulk. See `relay/README.md` for
-//! the figures.
+//! back behind a new relay beside the stock pair's, and what small calls wait for beside bulk.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "the table is the result")]
 #![expect(clippy::cast_possible_truncation, reason = "sizes and counts are chosen here")]

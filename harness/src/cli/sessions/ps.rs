@@ -61,13 +61,7 @@ pub(crate) async fn ps(environment: &Environment, store: &Store, args: &PsArgs) 
     let known: Vec<_> = mine.iter().filter_map(|record| record.session.clone()).collect();
     let harness = environment.harness().await?.ok_or(HarnessError::NoDetachedSessions)?;
     let kept = harness.kept_sessions(&known).await?;
-    mine.retain(|record| {
-        let is_over = record.is_long_over() && !kept.iter().any(|session| is_of(session, record));
-        if is_over {
-            store.forget(record);
-        }
-        !is_over
-    });
+    forget_long_over(store, &mut mine, &kept);
     let mut rows = rows(&here, &mine, &kept);
     if args.all {
         rows.extend(others.into_iter().map(|record| remembered(record, "elsewhere")));
@@ -75,6 +69,17 @@ pub(crate) async fn ps(environment: &Environment, store: &Store, args: &PsArgs) 
     let text = if args.json { lines(&rows)? } else { table(&rows) };
     std::io::stdout().write_all(text.as_bytes()).map_err(Failure::runtime)?;
     Ok(Outcome::command(0))
+}
+
+/// Forgets sessions whose time was over long ago, unless the executor has them still: somebody may be attached all the time.
+fn forget_long_over(store: &Store, records: &mut Vec<Record>, kept: &[KeptSession]) {
+    records.retain(|record| {
+        let is_over = record.is_long_over() && !kept.iter().any(|session| is_of(session, record));
+        if is_over {
+            store.forget(record);
+        }
+        !is_over
+    });
 }
 
 fn rows(here: &str, records: &[Record], kept: &[KeptSession]) -> Vec<Row> {
@@ -209,12 +214,45 @@ fn table(rows: &[Row]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use rendezvous_wire::secret::Secret;
+
     use super::*;
 
     fn row(name: &str, state: &'static str, command: &[&str]) -> Row {
         let mut record = Record::new(name.to_owned(), "r lab".to_owned(), Vec::new());
         record.command = command.iter().map(|word| (*word).to_owned()).collect();
         remembered(record, state)
+    }
+
+    #[test]
+    fn what_the_executor_has_is_never_forgotten() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::new(folder.path().to_owned());
+        let of_old = |name: &str| -> Record {
+            let record = serde_json::json!({
+                "name": name, "session": name, "address": "r lab", "command": [], "usedAt": 1, "retention": 60,
+            });
+            serde_json::from_value(record).unwrap()
+        };
+        let new = Record::new("new".to_owned(), "r lab".to_owned(), Vec::new());
+        let mut records = vec![of_old("followed"), of_old("ended"), new];
+        for record in &records {
+            assert!(store.add(record).unwrap());
+        }
+        let kept = KeptSession {
+            session: Secret::new("followed"),
+            name: None,
+            age: Duration::from_secs(1_000_000),
+            is_attached: true,
+            retention: Duration::from_secs(60),
+            expires_in: None,
+            processes: Vec::new(),
+        };
+        forget_long_over(&store, &mut records, &[kept]);
+        let names: Vec<&str> = records.iter().map(|record| record.name.as_str()).collect();
+        assert_eq!(names, ["followed", "new"]);
+        assert!(store.get("ended").unwrap().is_none());
+        assert!(store.get("followed").unwrap().is_some() && store.get("new").unwrap().is_some());
     }
 
     #[test]

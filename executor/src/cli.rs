@@ -3,7 +3,9 @@
 mod direct;
 mod forward;
 mod gateway;
+mod identity;
 mod keeping;
+mod keys;
 mod listen;
 mod remote;
 
@@ -17,10 +19,11 @@ use clap::{ArgGroup, Parser, Subcommand};
 use rendezvous_executor::aws;
 use rendezvous_executor::credential::{self, Wanted};
 use rendezvous_executor::listen::{ListenUrl, stop_with_stdin};
-use rendezvous_executor::remote::Status;
+use rendezvous_executor::remote::{Status, revoked};
 use rendezvous_executor::server::{Config, MAX_CONCURRENT_REQUESTS, Server};
 use rendezvous_host::own::Listening;
 use rendezvous_host::process::{Budget, limit_child_files};
+use rendezvous_rpc::method::identity::IdentityStatement;
 use rendezvous_service::admin::Admin;
 use rendezvous_service::args::{AdminArgs, LogArgs};
 use rendezvous_service::exit::{self, Exit, Failure};
@@ -33,8 +36,9 @@ use direct::DirectArgs;
 use forward::ForwardArgs;
 use gateway::GatewayArgs;
 use keeping::KeepingArgs;
+use keys::KeysArgs;
 use listen::ListenArgs;
-use remote::RemoteArgs;
+use remote::{RemoteArgs, Who};
 
 /// The variable of `--allow-insecure`, which means something of its own to each way of running.
 const ALLOW_INSECURE: &str = "EXECUTOR_ALLOW_INSECURE";
@@ -80,6 +84,7 @@ struct Cli {
 enum Command {
     Forward(Box<ForwardArgs>),
     Gateway(Box<GatewayArgs>),
+    Identity(KeysArgs),
 }
 
 /// What holds for every way of serving.
@@ -134,27 +139,28 @@ impl<E: Into<anyhow::Error>> From<E> for Stop {
 pub(crate) fn run() -> Result<(), Stop> {
     credential::protect().context("cannot hide this process's memory from its user's other processes")?;
     let cli: Cli = exit::parse().map_err(Stop::Printed)?;
-    credential::leave_environment(wanted(&cli)).map_err(Failure::usage)?;
+    credential::leave_environment(wanted(&cli), wants_passphrase(&cli)).map_err(Failure::usage)?;
     cli.direct.check(&cli.remote)?;
     check_stdin(&cli)?;
+    logging::init(&cli.logs)?;
     let authorities = cli.remote.trust()?.authorities().into();
     let mode = match (cli.command, cli.listen.listen) {
         (Some(Command::Forward(args)), _) => {
-            let token = args.remote.token()?;
-            Mode::Forward(args, token)
+            let (token, who) = (args.remote.token()?, args.remote.who()?);
+            Mode::Forward(args, token, who)
         }
         (Some(Command::Gateway(args)), _) => Mode::Gateway(args),
+        (Some(Command::Identity(args)), _) => return Ok(keys::run(args)?),
         (None, Some(url)) => Mode::Listen(cli.listen, url),
         (None, None) if cli.direct.is_direct() => {
             let aws = cli.direct.options(&cli.remote)?;
             Mode::Direct(cli.remote, aws)
         }
         (None, None) => {
-            let token = cli.remote.token()?;
-            Mode::Remote(cli.remote, token)
+            let (token, who) = (cli.remote.token()?, cli.remote.who()?);
+            Mode::Remote(cli.remote, token, who)
         }
     };
-    logging::init(&cli.logs)?;
     let files = files::raise_limit();
     limit_child_files(files.before);
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -179,7 +185,7 @@ pub(crate) fn run() -> Result<(), Stop> {
 fn wanted(cli: &Cli) -> Wanted {
     let remote = match &cli.command {
         Some(Command::Forward(args)) => &args.remote,
-        Some(Command::Gateway(_)) => return Wanted::Nothing,
+        Some(Command::Gateway(_) | Command::Identity(_)) => return Wanted::Nothing,
         None if cli.direct.is_direct() => return Wanted::AwsKeys,
         None => &cli.remote,
     };
@@ -190,11 +196,21 @@ fn wanted(cli: &Cli) -> Wanted {
     }
 }
 
+/// Whether the passphrase of the identity file is needed.
+fn wants_passphrase(cli: &Cli) -> bool {
+    match &cli.command {
+        Some(Command::Forward(args)) => args.remote.wants_passphrase(),
+        Some(Command::Identity(args)) => args.wants_passphrase(),
+        Some(Command::Gateway(_)) => false,
+        None => !cli.direct.is_direct() && cli.remote.wants_passphrase(),
+    }
+}
+
 enum Mode {
     Listen(ListenArgs, ListenUrl),
-    Remote(RemoteArgs, Secret),
+    Remote(RemoteArgs, Secret, Who),
     Direct(RemoteArgs, aws::Options),
-    Forward(Box<ForwardArgs>, Secret),
+    Forward(Box<ForwardArgs>, Secret, Who),
     Gateway(Box<GatewayArgs>),
 }
 
@@ -203,22 +219,40 @@ impl Mode {
     fn outlives_streams(&self) -> bool {
         !matches!(self, Self::Listen(_, ListenUrl::Stdio))
     }
+
+    /// What harnesses are told of our key.
+    fn statement(&self) -> Option<IdentityStatement> {
+        match self {
+            Self::Remote(_, _, who) => Some(who.statement()),
+            Self::Listen(..) | Self::Direct(..) | Self::Forward(..) | Self::Gateway(_) => None,
+        }
+    }
 }
 
 /// Stdin can serve one purpose only.
 fn check_stdin(cli: &Cli) -> Result<(), Failure> {
-    let (shell, reads_stdin) = match &cli.command {
-        Some(Command::Forward(args)) => (&args.shell, args.remote.reads_stdin()),
-        Some(Command::Gateway(args)) => (&args.shell, false),
-        None => (&cli.serving.shell, cli.remote.reads_stdin()),
+    let (shell, remote) = match &cli.command {
+        Some(Command::Forward(args)) => (&args.shell, Some(&args.remote)),
+        Some(Command::Gateway(args)) => (&args.shell, None),
+        Some(Command::Identity(_)) => return Ok(()),
+        None => (&cli.serving.shell, Some(&cli.remote)),
     };
+    let reads_token = remote.is_some_and(RemoteArgs::reads_stdin);
+    let reads_passphrase = remote.is_some_and(RemoteArgs::reads_passphrase);
+    let uses = [
+        (shell.exit_on_stdin_close, "--exit-on-stdin-close"),
+        (reads_token, "--token-file -"),
+        (reads_passphrase, "--identity-passphrase-file -"),
+    ];
+    let uses: Vec<&str> = uses
+        .into_iter()
+        .filter_map(|(is_used, how)| is_used.then_some(how))
+        .collect();
+    if let [first, second, ..] = uses[..] {
+        return Err(Failure::usage(format!("{first} cannot be used with {second}")));
+    }
     if !shell.exit_on_stdin_close {
         return Ok(());
-    }
-    if reads_stdin {
-        return Err(Failure::usage(
-            "--exit-on-stdin-close cannot be used with --token-file -",
-        ));
     }
     if cli.listen.listen == Some(ListenUrl::Stdio) {
         return Err(Failure::usage(
@@ -231,7 +265,7 @@ fn check_stdin(cli: &Cli) -> Result<(), Failure> {
 async fn serve(mode: Mode, config: Config, serving: ServingArgs, admin: AdminArgs) -> anyhow::Result<()> {
     let stop = shutdown::signal().context("cannot listen for signals")?;
     let shell = match &mode {
-        Mode::Forward(args, _) => &args.shell,
+        Mode::Forward(args, ..) => &args.shell,
         Mode::Gateway(args) => &args.shell,
         Mode::Listen(..) | Mode::Remote(..) | Mode::Direct(..) => &serving.shell,
     };
@@ -239,9 +273,12 @@ async fn serve(mode: Mode, config: Config, serving: ServingArgs, admin: AdminArg
         stop_with_stdin(stop.clone()).context("cannot watch stdin")?;
     }
     let allow_insecure = serving.allow_insecure;
-    let server = Server::new(config);
+    let server = Server::new(Config {
+        identity: mode.statement(),
+        ..config
+    });
     let served = match mode {
-        Mode::Forward(args, token) => return forward::run(*args, token, stop).await,
+        Mode::Forward(args, token, who) => return forward::run(*args, token, who, stop).await,
         Mode::Gateway(args) => return gateway::run(*args, stop).await,
         Mode::Listen(args, url) => {
             let plan = listen::plan(&args, url, allow_insecure)?;
@@ -249,15 +286,21 @@ async fn serve(mode: Mode, config: Config, serving: ServingArgs, admin: AdminArg
             listen::serve(plan, &server, stop).await;
             Ok(())
         }
-        Mode::Remote(args, token) => {
-            let plan = remote::plan(args, token, ClearText::allow_insecure(allow_insecure))?;
+        Mode::Remote(args, token, who) => {
+            let authorized = who.authorized.clone();
+            let plan = remote::plan(args, token, who, ClearText::allow_insecure(allow_insecure))?;
             let status = Status::default();
             serve_operators(admin, Some(status.clone()), stop.clone())?;
             remote::serve(plan, status, stop, |accepted| {
                 let harness = accepted.harness_key.digest();
                 let (sender, receiver) = accepted.stream.split();
-                let server = server.clone();
-                tokio::spawn(async move { server.serve_harness(harness, sender, receiver).await });
+                let (server, revoked) = (server.clone(), revoked(authorized.clone(), harness.fingerprint()));
+                tokio::spawn(async move {
+                    tokio::select! {
+                        () = server.serve_harness(harness, sender, receiver) => {}
+                        () = revoked => {}
+                    }
+                });
             })
             .await
         }

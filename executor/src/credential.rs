@@ -15,10 +15,13 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::{AsRawFd as _, RawFd};
+use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
 
+use rendezvous_identity::Passphrase;
+use rendezvous_identity::passphrase::PassphraseError;
 use rendezvous_service::secret_file::{self, SecretError};
 use rendezvous_wire::secret::Secret;
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -28,10 +31,13 @@ use crate::aws::{KEY_VARIABLES, Keys};
 
 /// Variables that the token is taken from; the first that is set counts.
 pub const TOKEN_VARIABLES: [&str; 2] = ["EXECUTOR_TOKEN", "CODEX_API_KEY"];
+/// Variable that the passphrase of the identity file is taken from.
+pub const PASSPHRASE_VARIABLE: &str = "EXECUTOR_IDENTITY_PASSPHRASE";
 /// Variables that are removed from the environment before anything else starts.
-pub const SECRET_VARIABLES: [&str; 3] = [
+pub const SECRET_VARIABLES: [&str; 4] = [
     TOKEN_VARIABLES[0],
     TOKEN_VARIABLES[1],
+    PASSPHRASE_VARIABLE,
     "CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN",
 ];
 /// What the program wants from its environment; the rest of [`Wanted::secrets`] is only removed.
@@ -65,8 +71,13 @@ impl Wanted {
     }
 }
 
+/// What an inherited descriptor is called in errors.
+const INHERITED: &str = "the inherited pipe";
 /// The flag, without value, that tells a successor where its token is. Not for users.
 pub const FD_FLAG: &str = "--credential-fd";
+
+/// The flag, without value, that tells a successor where its passphrase is. Not for users.
+pub const PASSPHRASE_FD_FLAG: &str = "--identity-passphrase-fd";
 
 /// Why there is no credential.
 #[derive(Debug, thiserror::Error)]
@@ -75,11 +86,14 @@ pub enum CredentialError {
     /// Its source cannot be used.
     #[error(transparent)]
     Secret(#[from] SecretError),
+    /// The passphrase cannot be used.
+    #[error(transparent)]
+    Passphrase(#[from] PassphraseError),
     /// The process could not be started again without its secrets.
     #[error("cannot restart without the secrets in the environment")]
     Restart(#[source] io::Error),
     /// The inherited descriptor is not what a predecessor leaves.
-    #[error("{FD_FLAG} is set by the executor itself and must not be given")]
+    #[error("{FD_FLAG} and {PASSPHRASE_FD_FLAG} are set by the executor itself and must not be given")]
     Descriptor(#[source] io::Error),
 }
 
@@ -96,31 +110,38 @@ pub fn protect() -> io::Result<()> {
 }
 
 /// Starts this program again without the secrets in its environment if there are any. The successor has the same process id
-/// and arguments, and finds what is `wanted` with [`load`] or [`load_keys`]. Returns if there was nothing to remove.
+/// and arguments, and finds what is `wanted` with [`load`] or [`load_keys`], and the passphrase, if that is wanted, with
+/// [`load_passphrase`]. Returns if there was nothing to remove.
 ///
 /// Must be called before there is a second thread.
 ///
 /// # Errors
 ///
 /// When the token in the environment is unusable or the program cannot be started.
-pub fn leave_environment(wanted: Wanted) -> Result<(), CredentialError> {
+pub fn leave_environment(wanted: Wanted, wants_passphrase: bool) -> Result<(), CredentialError> {
     if !wanted.secrets().any(|variable| env::var_os(variable).is_some()) {
         return Ok(());
     }
     let secret = wanted.take()?;
+    let passphrase = env::var_os(PASSPHRASE_VARIABLE).filter(|text| wants_passphrase && !text.is_empty());
+    let passphrase = passphrase.map(|text| Passphrase::new(text.into_vec(), PASSPHRASE_VARIABLE));
+    let passphrase = passphrase.transpose()?;
     let mut arguments = env::args_os();
     let mut successor = Command::new("/proc/self/exe");
     successor.arg0(arguments.next().unwrap_or_else(|| OsString::from("executor")));
     for variable in wanted.secrets() {
         successor.env_remove(variable);
     }
-    // Must stay open until the program is replaced.
-    let pipe = secret.map(|secret| fill_pipe(&secret)).transpose();
-    let pipe = pipe.map_err(CredentialError::Restart)?;
     successor.args(arguments);
-    if let Some(pipe) = &pipe {
+    let secret = secret.as_ref().map(|secret| (FD_FLAG, secret.expose().as_bytes()));
+    let passphrase = passphrase.as_ref().map(|text| (PASSPHRASE_FD_FLAG, text.expose()));
+    // Must stay open until the program is replaced.
+    let mut pipes = Vec::new();
+    for (flag, secret) in secret.into_iter().chain(passphrase) {
+        let pipe = fill_pipe(secret).map_err(CredentialError::Restart)?;
         // Last, so that it belongs to a subcommand if there is one.
-        successor.arg(format!("{FD_FLAG}={}", pipe.as_raw_fd()));
+        successor.arg(format!("{flag}={}", pipe.as_raw_fd()));
+        pipes.push(pipe);
     }
     Err(CredentialError::Restart(successor.exec()))
 }
@@ -135,10 +156,10 @@ fn from_environment() -> Result<Option<Secret>, SecretError> {
 }
 
 /// A pipe with the secret in it, and nobody left to write.
-fn fill_pipe(secret: &Secret) -> io::Result<File> {
+fn fill_pipe(secret: &[u8]) -> io::Result<File> {
     // Inheritable. Not blocking, because a pipe may be too small when the user has many: better an error than to hang.
     let (reader, writer) = pipe_with(PipeFlags::NONBLOCK)?;
-    File::from(writer).write_all(secret.expose().as_bytes())?;
+    File::from(writer).write_all(secret)?;
     Ok(File::from(reader))
 }
 
@@ -148,13 +169,27 @@ fn fill_pipe(secret: &Secret) -> io::Result<File> {
 ///
 /// When there is no such descriptor, or no token in it.
 pub fn inherited(fd: RawFd) -> Result<Secret, CredentialError> {
+    Ok(secret_file::from_reader(take(fd)?, INHERITED)?)
+}
+
+/// The passphrase of the identity file that a predecessor left; nothing if there was none.
+///
+/// # Errors
+///
+/// When it cannot be used.
+pub fn load_passphrase(fd: Option<RawFd>) -> Result<Option<Passphrase>, CredentialError> {
+    let Some(fd) = fd else { return Ok(None) };
+    Ok(Some(Passphrase::from_reader(take(fd)?, INHERITED)?))
+}
+
+fn take(fd: RawFd) -> Result<File, CredentialError> {
     if fd <= 2 {
         return Err(CredentialError::Descriptor(io::ErrorKind::InvalidInput.into()));
     }
     // The number alone proves no ownership, so the descriptor is opened anew through /proc.
     let pipe = File::open(format!("/proc/self/fd/{fd}")).map_err(CredentialError::Descriptor)?;
     nix::unistd::close(fd).map_err(|error| CredentialError::Descriptor(error.into()))?;
-    Ok(secret_file::from_reader(pipe, "the inherited pipe")?)
+    Ok(pipe)
 }
 
 /// The token: what a predecessor left, or the content of a file.

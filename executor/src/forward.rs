@@ -6,10 +6,11 @@
 
 mod negotiation;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::OnceLock;
 
 use bytes::Bytes;
 use rendezvous_rpc::Message;
+use rendezvous_rpc::method::identity::IdentityStatement;
 use rendezvous_transport::dial::{DialError, Dialer};
 use rendezvous_transport::direct;
 use rendezvous_transport::stream::{MessageReceiver, MessageSender, MessageStream};
@@ -17,18 +18,27 @@ use rendezvous_wire::reason;
 use rendezvous_wire::secret::Secret;
 use url::{Position, Url};
 
+use self::negotiation::Offered;
+
 /// The exec-server that does the work.
 #[derive(Clone, Debug)]
 pub struct Backend {
     dialer: Dialer,
     url: Secret,
     bearer: Option<Secret>,
+    statement: IdentityStatement,
 }
 
 impl Backend {
-    /// The exec-server that listens at `url`, a `ws` or `wss` URL; `bearer` is its token, if it wants one.
-    pub fn new(dialer: Dialer, url: Secret, bearer: Option<Secret>) -> Self {
-        Self { dialer, url, bearer }
+    /// The exec-server that listens at `url`, a `ws` or `wss` URL; `bearer` is its token, if it wants one. Harnesses that ask
+    /// are told `statement` of the key that ends their channel.
+    pub fn new(dialer: Dialer, url: Secret, bearer: Option<Secret>, statement: IdentityStatement) -> Self {
+        Self {
+            dialer,
+            url,
+            bearer,
+            statement,
+        }
     }
 
     /// Connects once and disconnects, to find out whether the exec-server can be used.
@@ -57,10 +67,10 @@ impl Backend {
         metrics::counter!("executor_forwards_total", "result" => "up").increment(1);
         let (to_harness, mut from_harness) = stream.split();
         let (to_backend, mut from_backend) = backend.split();
-        let is_named = AtomicBool::new(false);
+        let offered = OnceLock::new();
         tokio::select! {
-            () = ask(&mut from_harness, &to_backend, &is_named) => {}
-            () = answer(&mut from_backend, &to_harness, &is_named) => {}
+            () = ask(&mut from_harness, &to_backend, &offered) => {}
+            () = answer(&mut from_backend, &to_harness, &offered, &self.statement) => {}
         }
         tokio::join!(from_harness.close(), from_backend.close());
         tracing::debug!(stream = %id, "forwarding ended");
@@ -78,17 +88,18 @@ impl Backend {
     }
 }
 
-/// Passes on what the harness says. Its first message may name the extension of the stream, which ends here; `is_named` tells
-/// that it did.
-async fn ask(from: &mut MessageReceiver, to: &MessageSender, is_named: &AtomicBool) {
+/// Passes on what the harness says. Its first message may name extensions of the channel, which ends here; `offered` tells
+/// which it did.
+async fn ask(from: &mut MessageReceiver, to: &MessageSender, offered: &OnceLock<Offered>) {
     let mut is_first = true;
     pass(from, to, |message| {
         if !std::mem::take(&mut is_first) {
             return message;
         }
-        match negotiation::take_offer(&message) {
-            Some(message) => {
-                is_named.store(true, Ordering::Relaxed);
+        match negotiation::take_offers(&message) {
+            Some((message, offers)) => {
+                // It is the first, so nothing was there before.
+                offered.get_or_init(|| offers);
                 message
             }
             None => message,
@@ -99,7 +110,12 @@ async fn ask(from: &mut MessageReceiver, to: &MessageSender, is_named: &AtomicBo
 
 /// Passes answers and notifications back. The harness may send large messages once `initialize` has succeeded: the first
 /// result of a connection is that of `initialize`, because every other call fails before it.
-async fn answer(from: &mut MessageReceiver, to: &MessageSender, is_named: &AtomicBool) {
+async fn answer(
+    from: &mut MessageReceiver,
+    to: &MessageSender,
+    offered: &OnceLock<Offered>,
+    statement: &IdentityStatement,
+) {
     let mut is_initialized = false;
     pass(from, to, |message| {
         if is_initialized || !matches!(Message::decode(&message), Ok(Message::Response(_))) {
@@ -107,10 +123,14 @@ async fn answer(from: &mut MessageReceiver, to: &MessageSender, is_named: &Atomi
         }
         is_initialized = true;
         to.set_initialized();
-        let agrees = is_named.load(Ordering::Relaxed) && to.continuity().borrow().is_offered;
-        match agrees.then(|| negotiation::put_answer(&message)).flatten() {
+        let offered = offered.get().copied().unwrap_or_default();
+        let is_reliable = offered.reliable && to.continuity().borrow().is_offered;
+        let statement = offered.identity.then_some(statement);
+        match negotiation::put_answers(&message, is_reliable, statement) {
             Some(message) => {
-                to.settle(true);
+                if is_reliable {
+                    to.settle(true);
+                }
                 message
             }
             None => message,

@@ -4,6 +4,7 @@
 //! One registration serves the whole life of the process: after a lost connection the same URL is dialled again, and if that
 //! fails those of the other relays that the registry named. A relay that calls the ticket no good any more (401, 403, 404, 410), or
 //! relays that stay out of reach, lead to a new registration, with the same key and the same sessions. `schedule` has the rules.
+//! Besides the registry, a file may say who is served.
 
 pub mod direct;
 mod error;
@@ -11,18 +12,17 @@ mod schedule;
 mod tally;
 mod turns;
 mod validator;
+mod wanted;
 
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use getrandom::SysRng;
 use http::StatusCode;
-use rand_core::UnwrapErr;
-use rendezvous_channel::Identity;
 use rendezvous_channel::budget::Budget;
 use rendezvous_channel::reliable::{Config, Pool};
+use rendezvous_identity::{AuthorizedHarnesses, Keyring};
 use rendezvous_transport::acceptor::{self, Accepted, Streams};
 use rendezvous_transport::dial::{DialError, Dialer};
 use rendezvous_transport::link::Link;
@@ -36,6 +36,7 @@ pub use error::RemoteError;
 use schedule::Failure;
 use turns::Way;
 use validator::RegistryValidator;
+pub use wanted::revoked;
 
 use crate::aws::AwsError;
 use crate::relays;
@@ -53,6 +54,10 @@ pub struct Options {
     /// How long a stream of a harness of ours waits for its harness behind a lost connection, at most
     /// [`MAX_STREAM_GRACE`]. Zero: streams end with their connection, as those of stock harnesses always do.
     pub stream_grace: Duration,
+    /// Who the executor is.
+    pub keys: Keyring,
+    /// The only harnesses that are admitted; without it, all that the registry admits.
+    pub authorized: Option<Arc<AuthorizedHarnesses>>,
 }
 
 /// Longest time that a stream may wait for its harness.
@@ -82,10 +87,6 @@ impl Status {
 /// # Errors
 ///
 /// What only a person can mend.
-///
-/// # Panics
-///
-/// If the system gives no random numbers.
 pub async fn run(
     options: Options,
     status: Status,
@@ -94,8 +95,9 @@ pub async fn run(
     shutdown: CancellationToken,
 ) -> Result<(), RemoteError> {
     status.set(false);
+    let (fingerprint, persistent) = (options.keys.fingerprint(), options.keys.is_persistent());
+    tracing::info!(%fingerprint, persistent, earlier = options.keys.previous().len(), "this executor's key");
     let remote = Remote {
-        identity: Identity::generate(&mut UnwrapErr(SysRng)),
         budget: Budget::new(UNFINISHED_MEMORY),
         backlog: Backlog::new(RECEIVED_MEMORY),
         windows: Pool::new(WINDOW_MEMORY),
@@ -118,7 +120,6 @@ struct Kept {
 
 struct Remote<S, R> {
     options: Options,
-    identity: Identity,
     budget: Budget,
     backlog: Backlog,
     windows: Pool,
@@ -144,9 +145,15 @@ impl<S: FnMut(Accepted), R: FnMut(&Registration)> Way for Remote<S, R> {
     }
 
     async fn register(&mut self, (): &()) -> Result<Registration, CallError> {
-        let registry = &self.options.registry;
-        let key = self.identity.public();
-        let mut registration = registry.register(&self.options.environment, key).await?;
+        let Options {
+            registry,
+            environment,
+            keys,
+            ..
+        } = &self.options;
+        let claim = keys.claim();
+        let registering = registry.register_as(environment, keys.current().public(), &claim);
+        let mut registration = registering.await?;
         relays::leave_out_unusable(&mut registration, &self.options.dialer);
         Ok(registration)
     }
@@ -190,6 +197,7 @@ impl<S: FnMut(Accepted), R: FnMut(&Registration)> Way for Remote<S, R> {
             self.options.registry.clone(),
             self.options.environment.clone(),
             registration.id.clone(),
+            self.options.authorized.clone(),
         );
         let streams = kept
             .streams
@@ -197,7 +205,7 @@ impl<S: FnMut(Accepted), R: FnMut(&Registration)> Way for Remote<S, R> {
         let on_stream = &mut self.on_stream;
         let on_stream = |accepted: Accepted| {
             metrics::counter!("executor_streams_total").increment(1);
-            tracing::info!(stream = %accepted.stream.id(), harness = %accepted.harness_key.digest(), "harness admitted");
+            tracing::info!(stream = %accepted.stream.id(), harness = %accepted.harness_key.fingerprint(), "harness admitted");
             on_stream(accepted);
         };
         let on_tally = |tally: &_| kept.metrics.update(tally);
@@ -216,7 +224,8 @@ impl<S, R> Remote<S, R> {
     fn streams(&self, registration: &Registration) -> acceptor::Options {
         let grace = self.options.stream_grace.min(MAX_STREAM_GRACE);
         acceptor::Options {
-            identity: self.identity.clone(),
+            identity: self.options.keys.current().clone(),
+            previous: self.options.keys.previous().to_vec(),
             environment: self.options.environment.clone(),
             registration: registration.id.clone(),
             budget: self.budget.clone(),

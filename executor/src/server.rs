@@ -23,6 +23,7 @@ use rendezvous_host::sandbox::Sandbox;
 use rendezvous_host::snapshot::SnapshotBudget;
 use rendezvous_rpc::RpcError;
 use rendezvous_rpc::method::environment::EnvironmentInfo;
+use rendezvous_rpc::method::identity::IdentityStatement;
 use rendezvous_wire::key::KeyDigest;
 use rendezvous_wire::limits::SESSION_RETENTION;
 use rustls_pki_types::CertificateDer;
@@ -105,6 +106,8 @@ pub struct Config {
     pub proxy_slots: Slots,
     /// Certificate authorities that `http/request` trusts beside the machine's own.
     pub authorities: Arc<[CertificateDer<'static>]>,
+    /// What harnesses whose channel ends here are told of the executor's key, if they ask.
+    pub identity: Option<IdentityStatement>,
 }
 
 impl Default for Config {
@@ -120,6 +123,7 @@ impl Default for Config {
             snapshots: SnapshotBudget::default(),
             proxy_slots: Slots::default(),
             authorities: Arc::default(),
+            identity: None,
         }
     }
 }

@@ -3,6 +3,7 @@
 mod args;
 mod copy;
 mod info;
+mod keys;
 mod logs;
 mod output;
 mod run;
@@ -21,11 +22,13 @@ use std::time::{Duration, Instant};
 
 use clap::Parser as _;
 use rendezvous_harness::environments::{Environments, Settings};
-use rendezvous_harness::{Environment, HarnessError, LinkState, exit};
+use rendezvous_harness::trust::Standing;
+use rendezvous_harness::{Environment, HarnessError, LinkState, Options, exit};
 use rendezvous_transport::policy::ClearText;
 use tokio_util::task::TaskTracker;
 
 use args::{Cli, Command, Connection};
+use keys::KnownExecutorsCommand;
 use status::{Outcome, StatusFile};
 
 /// Nothing names an environment.
@@ -175,6 +178,14 @@ async fn dispatch(cli: Cli, tasks: &TaskTracker) -> Result<Outcome, Failure> {
             unless_signalled(ASKING, info::info(&environment, &args)).await
         }
         Command::Cp(args) => copy::copy(to, &args, tasks).await,
+        Command::Identity(args) => keys::identity(&to.keys, args.json),
+        Command::KnownExecutors(KnownExecutorsCommand::List { json }) => keys::list(&to.keys, json),
+        Command::KnownExecutors(KnownExecutorsCommand::Remove { name }) => keys::remove(&to.keys, &name),
+        Command::KnownExecutors(KnownExecutorsCommand::Accept { fingerprint }) => {
+            let options = to.registry_options()?;
+            let accepting = keys::accept(&to.keys, &options, fingerprint);
+            unless_signalled("waiting for the registry", accepting).await
+        }
     }
 }
 
@@ -198,7 +209,13 @@ async fn connect_quietly(connection: &Connection, name: Option<&str>) -> Result<
         Some(url) => format!("the executor of `{named}` at {url}"),
         None => format!("the executor of `{named}`"),
     };
-    unless_signalled("connecting", not_silently(&what, environment.harness())).await?;
+    if let Some(harness) = unless_signalled("connecting", not_silently(&what, environment.harness())).await?
+        && let Some(Standing::Successor { of }) = harness.executor_key().map(|key| &key.standing)
+    {
+        say(format_args!(
+            "the executor of `{named}` has a new key, and proved it with the one before, {of}"
+        ));
+    }
     Ok(environment)
 }
 
@@ -265,6 +282,11 @@ async fn until(time: Option<Instant>) {
     }
 }
 
+/// Writes to stdout.
+fn print(text: &str) -> Result<(), Failure> {
+    std::io::stdout().write_all(text.as_bytes()).map_err(Failure::runtime)
+}
+
 /// One line on stderr, whole also on a raw terminal. Nothing in the text, whoever it is from, reaches the terminal as anything
 /// but text.
 pub(crate) fn say(text: impl std::fmt::Display) {
@@ -276,7 +298,7 @@ pub(crate) fn say(text: impl std::fmt::Display) {
 
 impl Connection {
     /// What the flags and variables say, with another name when one is given.
-    fn environment(&self, name: Option<&str>) -> Result<Environment, Failure> {
+    fn settings(&self, name: Option<&str>) -> Result<Settings, Failure> {
         let mut settings = Settings::from_env();
         if let Some(url) = self.registry_url.as_ref().filter(|url| !url.trim().is_empty()) {
             settings.registry_url = Some(url.clone());
@@ -288,9 +310,25 @@ impl Connection {
         settings.clear_text = ClearText::allow_insecure(self.allow_insecure);
         settings.connect_timeout = self.connect_timeout.map(Duration::from_secs_f64);
         settings.stream_grace = self.stream_grace.map(Duration::from_secs_f64);
-        let name = name.or(self.environment.as_deref());
         if settings.names_registry() {
             settings.environment_id = name.map(ToOwned::to_owned);
+            settings.identity = self.keys.identity()?;
+            settings.executors = self.keys.policy();
+        }
+        Ok(settings)
+    }
+
+    /// How the executor is reached through a registry.
+    fn registry_options(&self) -> Result<Options, Failure> {
+        let settings = self.settings(self.environment.as_deref())?;
+        Ok(Options::from_settings(&settings).map_err(HarnessError::from)?)
+    }
+
+    /// The environment, the one with this name if one is given.
+    fn environment(&self, name: Option<&str>) -> Result<Environment, Failure> {
+        let name = name.or(self.environment.as_deref());
+        let settings = self.settings(name)?;
+        if settings.names_registry() {
             return Ok(Environments::load(&settings)?.default_environment()?);
         }
         let environments = Environments::load(&settings)?;

@@ -21,6 +21,7 @@ use crate::session::core::listen::Listener;
 use crate::session::core::{Core, Peer};
 use crate::session::driver::{self, Connector, LinkState, Shared};
 use crate::session::{Call, Class, Command, MAX_HELD, Notice};
+use crate::trust::ExecutorKey;
 
 /// What we call ourselves in `initialize`.
 const CLIENT_NAME: &str = concat!("rendezvous-harness/", env!("CARGO_PKG_VERSION"));
@@ -153,6 +154,11 @@ impl Harness {
         self.call_as::<environment::Status>(&(), Class::Repeatable)
             .await
             .map(drop)
+    }
+
+    /// The key of the executor, by which it is told from others; none on connections without a channel.
+    pub fn executor_key(&self) -> Option<&ExecutorKey> {
+        self.inner.peer.key.as_ref()
     }
 
     /// Whether the executor can end a process's stdin, resize its terminal, send it every signal, and list what runs.

@@ -10,8 +10,6 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
-use getrandom::SysRng;
-use rand_core::UnwrapErr;
 use rendezvous_channel::Identity;
 use rendezvous_channel::budget::Budget;
 use rendezvous_channel::reliable::{Config, MAX_WINDOW, Pool};
@@ -30,7 +28,9 @@ pub use self::program::ProgramError;
 use self::way_back::WayBack;
 use crate::error::{AttemptError, HarnessError};
 use crate::options::Options;
+use crate::session::core::Peer;
 use crate::session::driver::{Connector, Link};
+use crate::trust::{Guard, own_key};
 
 /// Memory for one unfinished message and what arrives too early.
 const BUDGET: usize = MAX_MESSAGE + REORDER_BYTES;
@@ -42,6 +42,7 @@ pub(crate) struct RelayConnector {
     registry: registry::Client,
     dialer: Dialer,
     identity: Identity,
+    guard: Guard,
     environment: EnvironmentId,
     budget: Budget,
     windows: Pool,
@@ -51,17 +52,11 @@ pub(crate) struct RelayConnector {
 impl RelayConnector {
     pub(crate) fn new(options: Options) -> Result<Self, HarnessError> {
         let connector = connector::Connector::from_env(options.ca_file.as_deref())?;
-        let dialer = Dialer::new(connector.clone(), options.clear_text);
-        let registry = registry::Client::new(&registry::Options {
-            url: options.registry,
-            credential: options.token,
-            account: options.account,
-            connector,
-        })?;
         Ok(Self {
-            registry,
-            dialer,
-            identity: Identity::generate(&mut UnwrapErr(SysRng)),
+            registry: client(&options, connector.clone())?,
+            dialer: Dialer::new(connector, options.clear_text),
+            identity: own_key(options.identity.as_ref()),
+            guard: Guard::new(options.executors, options.registry.as_str(), &options.environment),
             environment: options.environment,
             budget: Budget::new(BUDGET),
             windows: Pool::new(WINDOWS),
@@ -70,21 +65,36 @@ impl RelayConnector {
     }
 }
 
+/// Calls the registry of these options.
+pub(crate) fn registry_client(options: &Options) -> Result<registry::Client, HarnessError> {
+    client(options, connector::Connector::from_env(options.ca_file.as_deref())?)
+}
+
+fn client(options: &Options, connector: connector::Connector) -> Result<registry::Client, HarnessError> {
+    Ok(registry::Client::new(&registry::Options {
+        url: options.registry.clone(),
+        credential: options.token.clone(),
+        account: options.account.clone(),
+        connector,
+    })?)
+}
+
 impl Connector for RelayConnector {
     type Link = StreamLink;
 
     async fn connect(&mut self) -> Result<StreamLink, AttemptError> {
         let bundle = self.registry.connect(&self.environment, self.identity.public()).await?;
+        let key = self.guard.choose(&bundle).await?;
         let link = self.dialer.dial(&bundle.url).await?;
         let target = Target {
             environment: &self.environment,
             registration: &bundle.registration,
-            executor_key: &bundle.executor_key,
+            executor_key: &key,
             authorization: &bundle.authorization,
         };
         if self.stream_grace.is_zero() {
-            let stream = stream::connect(link, &self.identity, &target, &self.budget).await?;
-            return Ok(stream.into());
+            let stream = stream::connect(link, &self.identity, &target, &self.budget).await;
+            return Ok(stream.map_err(|end| self.guard.failed(end))?.into());
         }
         let offer = Offer {
             config: Config {
@@ -101,8 +111,14 @@ impl Connector for RelayConnector {
                 found: None,
             },
         };
-        let stream = stream::connect_reliable(link, &self.identity, &target, &self.budget, offer).await?;
-        Ok(stream.into())
+        let stream = stream::connect_reliable(link, &self.identity, &target, &self.budget, offer).await;
+        Ok(stream.map_err(|end| self.guard.failed(end))?.into())
+    }
+
+    async fn confirm(&mut self, peer: &mut Peer) -> Result<(), AttemptError> {
+        self.guard.confirm(peer.extensions.identity().as_ref()).await?;
+        peer.key = self.guard.taken();
+        Ok(())
     }
 }
 

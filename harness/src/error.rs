@@ -18,6 +18,7 @@ use crate::connect::ProgramError;
 use crate::environments::EnvironmentError;
 use crate::options::OptionsError;
 use crate::recovery::Verdict;
+use crate::trust::KeyError;
 
 /// Exit codes of the command line.
 pub mod exit {
@@ -56,6 +57,9 @@ pub enum HarnessError {
     /// The connection was lost and could not be made again.
     #[error("connection lost, and recovery failed: {}", chain(.0.as_ref()))]
     Lost(Arc<AttemptError>),
+    /// The executor's key is not one that may be spoken to.
+    #[error("{}", chain(.0.as_ref()))]
+    Untrusted(Arc<AttemptError>),
     /// The executor refused the call.
     #[error("{0}")]
     Refused(RpcError),
@@ -112,6 +116,14 @@ pub enum HarnessError {
 }
 
 impl HarnessError {
+    /// What a failed attempt leads to: `other`, unless it is about the executor's key.
+    pub(crate) fn of_attempt(error: Arc<AttemptError>, other: impl FnOnce(Arc<AttemptError>) -> Self) -> Self {
+        match error.as_ref() {
+            AttemptError::Key(_) => Self::Untrusted(error),
+            _ => other(error),
+        }
+    }
+
     /// Whether the same call may succeed later with nothing changed.
     pub fn is_retryable(&self) -> bool {
         match self {
@@ -127,7 +139,7 @@ impl HarnessError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Options(_) | Self::Setup(_) | Self::Trust(_) | Self::Environment(_) | Self::Path(_) => exit::USAGE,
-            Self::Unreachable(error) | Self::Lost(error) => error.exit_code(),
+            Self::Unreachable(error) | Self::Lost(error) | Self::Untrusted(error) => error.exit_code(),
             Self::OutcomeUnknown(_)
             | Self::Events(_)
             | Self::ProcessLost(_)
@@ -224,6 +236,12 @@ impl From<SetupError> for HarnessError {
     }
 }
 
+impl From<AttemptError> for HarnessError {
+    fn from(error: AttemptError) -> Self {
+        Self::of_attempt(Arc::new(error), Self::Unreachable)
+    }
+}
+
 impl From<TrustError> for HarnessError {
     fn from(error: TrustError) -> Self {
         Self::Trust(Arc::new(error))
@@ -237,6 +255,9 @@ pub enum AttemptError {
     /// The registry.
     #[error("registry")]
     Registry(#[from] CallError),
+    /// The executor's key.
+    #[error(transparent)]
+    Key(#[from] KeyError),
     /// The relay.
     #[error("relay")]
     Dial(#[from] DialError),
@@ -279,7 +300,8 @@ impl AttemptError {
             Self::Initialize(error) if error.is_retryable() => Verdict::Retry(Default::default()),
             Self::Stream(error) if error.is_retryable() => Verdict::Retry(Default::default()),
             Self::Violation(_) | Self::Timeout => Verdict::Retry(Default::default()),
-            Self::Registry(_)
+            Self::Key(_)
+            | Self::Registry(_)
             | Self::Dial(_)
             | Self::Listener(_)
             | Self::Program(_)
@@ -290,6 +312,7 @@ impl AttemptError {
 
     fn exit_code(&self) -> u8 {
         match self {
+            Self::Key(error) => error.exit_code(),
             Self::Registry(error) if error.is_not_authorized() => exit::NOT_AUTHORIZED,
             Self::Dial(error) if error.is_ticket_refused() => exit::NOT_AUTHORIZED,
             Self::Registry(error) if error.is_proxy_unauthorized() => exit::NOT_AUTHORIZED,

@@ -26,7 +26,8 @@
 //! * [`detached`]: sessions that are kept while nobody is connected.
 //! * [`environments`]: places by name, executors and this machine, which do the same things behind the traits of
 //!   [`backend`]. [`endpoint`]: the ways to an executor.
-//! * [`options`], [`recovery`]: where to connect, and how patiently. [`HarnessError`]: what can go wrong.
+//! * [`options`], [`recovery`]: where to connect, and how patiently. [`trust`]: which executor is believed to be the one that is
+//!   meant. [`HarnessError`]: what can go wrong.
 
 pub mod backend;
 mod client;
@@ -44,6 +45,7 @@ pub mod process;
 pub mod recovery;
 mod session;
 pub mod stdin;
+pub mod trust;
 pub mod watch;
 
 /// The examples of the README compile.

@@ -11,6 +11,7 @@ use rendezvous_wire::secret::Secret;
 
 use crate::environments::Settings;
 use crate::recovery::Policy;
+use crate::trust::{KeyPolicy, Keyring};
 
 /// Variable with the registry's URL.
 pub const REGISTRY_URL: &str = "CODEX_EXEC_SERVER_NOISE_REGISTRY_URL";
@@ -18,6 +19,8 @@ pub const REGISTRY_URL: &str = "CODEX_EXEC_SERVER_NOISE_REGISTRY_URL";
 pub const ENVIRONMENT_ID: &str = "CODEX_EXEC_SERVER_NOISE_ENVIRONMENT_ID";
 /// Variable with the harness's token.
 pub const AUTH_TOKEN: &str = "CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN";
+/// Variable with the passphrase of the command line's identity file. Kept from programs like the token.
+pub const PASSPHRASE: &str = "HARNESS_IDENTITY_PASSPHRASE";
 /// Variable with an account id, for registries that want one.
 pub const ACCOUNT_ID: &str = "CODEX_EXEC_SERVER_NOISE_CHATGPT_ACCOUNT_ID";
 
@@ -36,6 +39,10 @@ pub struct Options {
     pub ca_file: Option<PathBuf>,
     /// Where clear text may go.
     pub clear_text: ClearText,
+    /// Who we are; none: a new key for each session.
+    pub identity: Option<Keyring>,
+    /// What is asked of the executor's key.
+    pub executors: KeyPolicy,
     /// How the first connect is tried.
     pub first: Policy,
     /// How a lost connection is tried, when it cannot be hidden by `stream_grace`.
@@ -95,6 +102,8 @@ impl Options {
             account: None,
             ca_file: None,
             clear_text,
+            identity: None,
+            executors: KeyPolicy::default(),
             first: Policy::FIRST,
             lost: Policy::LOST,
             stream_grace: HARNESS_GRACE,
@@ -102,7 +111,11 @@ impl Options {
     }
 
     /// What the settings say about a registry, as [`Options::new`] checks it.
-    pub(crate) fn from_settings(settings: &Settings) -> Result<Self, OptionsError> {
+    ///
+    /// # Errors
+    ///
+    /// As [`Options::new`].
+    pub fn from_settings(settings: &Settings) -> Result<Self, OptionsError> {
         let mut options = Self::new(
             settings.registry_url.as_deref(),
             settings.environment_id.as_deref(),
@@ -111,6 +124,8 @@ impl Options {
         )?;
         options.set_account(settings.account.as_deref());
         options.ca_file.clone_from(&settings.ca_file);
+        options.identity.clone_from(&settings.identity);
+        options.executors.clone_from(&settings.executors);
         if let Some(timeout) = settings.connect_timeout {
             options.set_connect_timeout(timeout);
         }

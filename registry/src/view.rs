@@ -1,5 +1,6 @@
 //! The JSON form of what the store holds, for `/v1` and `--json`. Times are RFC 3339 in UTC.
 
+use rendezvous_wire::fingerprint::Fingerprint;
 use rendezvous_wire::secret::Secret;
 use serde::Serialize;
 
@@ -32,8 +33,12 @@ pub struct RegistrationView {
     pub id: String,
     /// Its number within the environment.
     pub generation: u64,
-    /// SHA-256 of the executor's key, for comparison with what the executor and `known_executors` show.
-    pub executor_key: String,
+    /// What people compare the executor's key by.
+    pub executor_fingerprint: Fingerprint,
+    /// Whether the executor says that its key outlives its process.
+    pub executor_key_persistent: bool,
+    /// Earlier keys by which the executor says that it can still be reached, the newest first.
+    pub previous_fingerprints: Vec<Fingerprint>,
     /// The credential it was made with.
     pub credential: String,
 }
@@ -131,7 +136,14 @@ impl From<Registration> for RegistrationView {
         Self {
             id: registration.id.into(),
             generation: registration.generation,
-            executor_key: registration.key.digest().to_string(),
+            executor_fingerprint: registration.key.fingerprint(),
+            executor_key_persistent: registration.identity.persistent,
+            previous_fingerprints: registration
+                .identity
+                .previous
+                .into_iter()
+                .map(Fingerprint::from)
+                .collect(),
             credential: registration.credential.into(),
         }
     }

@@ -39,8 +39,13 @@ pub const CORE: [&str; 11] = [
 /// Patterns of names that are dropped unless the policy ignores them.
 pub const DEFAULT_EXCLUDES: [&str; 3] = ["*KEY*", "*SECRET*", "*TOKEN*"];
 
-/// Names that no child inherits, whatever the policy: the executor's own credentials. A caller may set them.
-pub const NOT_INHERITED: [&str; 2] = ["EXECUTOR_TOKEN", "CODEX_API_KEY"];
+/// Names that no child inherits, whatever the policy: the executor's and harness's own secrets. A caller may set them.
+pub const NOT_INHERITED: [&str; 4] = [
+    "EXECUTOR_TOKEN",
+    "CODEX_API_KEY",
+    "EXECUTOR_IDENTITY_PASSPHRASE",
+    "HARNESS_IDENTITY_PASSPHRASE",
+];
 
 /// Names that no child gets, not even from the caller: credentials of the agents around an executor, as stock executors strip
 /// them.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use clap::builder::FalseyValueParser;
 use rendezvous_executor::forward::Backend;
-use rendezvous_executor::remote::Status;
+use rendezvous_executor::remote::{Status, revoked};
 use rendezvous_service::args::AdminArgs;
 use rendezvous_service::exit::{Exit, Failure};
 use rendezvous_service::secret_file;
@@ -14,7 +14,7 @@ use rendezvous_transport::policy::ClearText;
 use rendezvous_wire::secret::Secret;
 use tokio_util::sync::CancellationToken;
 
-use super::remote::{self, RemoteArgs};
+use super::remote::{self, RemoteArgs, Who};
 use super::{ALLOW_INSECURE, ShellArgs};
 
 /// Passes harnesses that a registry admits on to another exec-server.
@@ -39,18 +39,25 @@ pub(super) struct ForwardArgs {
     admin: AdminArgs,
 }
 
-pub(super) async fn run(args: ForwardArgs, token: Secret, stop: CancellationToken) -> anyhow::Result<()> {
+pub(super) async fn run(args: ForwardArgs, token: Secret, who: Who, stop: CancellationToken) -> anyhow::Result<()> {
     let clear_text = ClearText::allow_insecure(args.allow_insecure);
-    let plan = remote::plan(args.remote, token, clear_text)?;
+    let (authorized, statement) = (who.authorized.clone(), who.statement());
+    let plan = remote::plan(args.remote, token, who, clear_text)?;
     let bearer = args.connect_token_file.as_deref().map(secret_file::read);
     let bearer = bearer.transpose().map_err(Failure::usage)?;
-    let backend = Backend::new(plan.dialer(), Secret::new(args.connect), bearer);
+    let backend = Backend::new(plan.dialer(), Secret::new(args.connect), bearer, statement);
     backend.probe().await.map_err(unusable)?;
     let status = Status::default();
     super::serve_operators(args.admin, Some(status.clone()), stop.clone())?;
     remote::serve(plan, status, stop, |accepted| {
         let backend = backend.clone();
-        tokio::spawn(async move { backend.forward(accepted.stream).await });
+        let revoked = revoked(authorized.clone(), accepted.harness_key.fingerprint());
+        tokio::spawn(async move {
+            tokio::select! {
+                () = backend.forward(accepted.stream) => {}
+                () = revoked => {}
+            }
+        });
     })
     .await
 }

@@ -3,12 +3,15 @@
 use std::io::Write as _;
 use std::os::fd::RawFd;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
 use rendezvous_channel::reliable::EXECUTOR_GRACE;
 use rendezvous_executor::credential::{self, TOKEN_VARIABLES};
 use rendezvous_executor::remote::{self, MAX_STREAM_GRACE, Status};
+use rendezvous_identity::{AuthorizedHarnesses, Keyring};
+use rendezvous_rpc::method::identity::IdentityStatement;
 use rendezvous_service::exit::{Exit, Failure};
 use rendezvous_transport::acceptor::Accepted;
 use rendezvous_transport::connector::Connector;
@@ -20,6 +23,8 @@ use rendezvous_transport::tls::Trust;
 use rendezvous_wire::id::{EnvironmentId, RegistrationId};
 use rendezvous_wire::secret::Secret;
 use tokio_util::sync::CancellationToken;
+
+use super::identity::IdentityArgs;
 
 /// Whom to register with, and as what.
 #[derive(Debug, Args)]
@@ -53,12 +58,32 @@ pub(super) struct RemoteArgs {
     /// Where a predecessor left the token
     #[arg(long, value_name = "FD", hide = true)]
     credential_fd: Option<RawFd>,
+    #[command(flatten)]
+    identity: IdentityArgs,
 }
 
 impl RemoteArgs {
     /// Whether the token is wanted from the environment.
     pub(super) fn wants_token(&self) -> bool {
         self.remote.is_some() && self.token_file.is_none()
+    }
+
+    /// Whether the passphrase of the identity file is wanted from the environment.
+    pub(super) fn wants_passphrase(&self) -> bool {
+        self.remote.is_some() && self.identity.wants_passphrase()
+    }
+
+    /// Whether that passphrase comes from stdin.
+    pub(super) fn reads_passphrase(&self) -> bool {
+        self.remote.is_some() && self.identity.reads_stdin()
+    }
+
+    /// Who this executor is, and whom it serves.
+    pub(super) fn who(&self) -> Result<Who, Failure> {
+        Ok(Who {
+            authorized: self.identity.authorized()?,
+            keys: self.identity.keys()?,
+        })
     }
 
     /// Whether the token comes from stdin.
@@ -106,6 +131,19 @@ impl RemoteArgs {
     }
 }
 
+/// Who this executor is, and whom it serves.
+pub(super) struct Who {
+    pub(super) keys: Keyring,
+    /// Everybody whom the registry admits, without it.
+    pub(super) authorized: Option<Arc<AuthorizedHarnesses>>,
+}
+
+impl Who {
+    pub(super) fn statement(&self) -> IdentityStatement {
+        IdentityStatement::new(self.keys.current().public().clone(), self.keys.is_persistent())
+    }
+}
+
 /// Where to register, as what, and how to get there.
 pub(super) struct Place {
     pub(super) environment: EnvironmentId,
@@ -125,7 +163,7 @@ impl Plan {
     }
 }
 
-pub(super) fn plan(args: RemoteArgs, token: Secret, clear_text: ClearText) -> Result<Plan, Failure> {
+pub(super) fn plan(args: RemoteArgs, token: Secret, who: Who, clear_text: ClearText) -> Result<Plan, Failure> {
     let stream_grace = Duration::from_secs(args.stream_grace);
     let place = args.place(clear_text)?;
     let client = registry::Client::new(&registry::Options {
@@ -140,6 +178,8 @@ pub(super) fn plan(args: RemoteArgs, token: Secret, clear_text: ClearText) -> Re
         registry: client,
         dialer: Dialer::new(place.connector, clear_text),
         stream_grace,
+        keys: who.keys,
+        authorized: who.authorized,
     };
     Ok(Plan { options })
 }

@@ -1,28 +1,61 @@
+use std::sync::Arc;
+
 use rendezvous_channel::acceptor::Verdict;
+use rendezvous_identity::AuthorizedHarnesses;
 use rendezvous_transport::acceptor::{Request, Validator};
 use rendezvous_transport::registry::Client;
+use rendezvous_wire::fingerprint::Fingerprint;
 use rendezvous_wire::id::{EnvironmentId, RegistrationId};
 
-/// Asks the registry; whatever is not a clear yes is a no.
+/// Looks into the file of authorized harnesses, if there is one, and then asks the registry; whatever is not a clear yes is a no.
 pub(super) struct RegistryValidator {
     registry: Client,
     environment: EnvironmentId,
     registration: RegistrationId,
+    authorized: Option<Arc<AuthorizedHarnesses>>,
 }
 
 impl RegistryValidator {
-    pub(super) fn new(registry: Client, environment: EnvironmentId, registration: RegistrationId) -> Self {
+    pub(super) fn new(
+        registry: Client,
+        environment: EnvironmentId,
+        registration: RegistrationId,
+        authorized: Option<Arc<AuthorizedHarnesses>>,
+    ) -> Self {
         Self {
             registry,
             environment,
             registration,
+            authorized,
         }
+    }
+
+    /// Whether the file lets the harness come, whatever the registry says. Without a file, everybody may.
+    fn is_authorized(&self, harness: Fingerprint) -> bool {
+        let Some(authorized) = &self.authorized else {
+            return true;
+        };
+        let file = authorized.path().display();
+        match authorized.allows(harness) {
+            Ok(true) => return true,
+            Ok(false) => {
+                tracing::warn!(%harness, %file, "harness refused: its fingerprint is not in the file of authorized harnesses");
+            }
+            Err(error) => {
+                tracing::error!(%harness, error = %super::chain(&error), "harness refused: the file of authorized harnesses cannot be used");
+            }
+        }
+        metrics::counter!("executor_handshakes_total", "verdict" => "unauthorized").increment(1);
+        false
     }
 }
 
 impl Validator for RegistryValidator {
     async fn validate(&self, request: Request) -> Verdict {
-        let harness = request.harness_key.digest();
+        let harness = request.harness_key.fingerprint();
+        if !self.is_authorized(harness) {
+            return Verdict::Reject;
+        }
         let answer = self
             .registry
             .validate(

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use rendezvous_host::files::Handles;
 use rendezvous_host::process::{Event, Lookup};
 use rendezvous_rpc::envelope::{Message, Notification, Request, UNREADABLE_ID, decode_params, write_error};
+use rendezvous_rpc::method::identity::IdentityStatement;
 use rendezvous_rpc::method::initialize::{
     Extensions, InitializeParams, InitializeResult, Initialized, OUTPUT_WINDOW, PROCESS_CONTROL, RELIABLE_STREAM,
 };
@@ -240,6 +241,9 @@ impl<S: Sink> Connection<S> {
         })?;
         self.sink.initialized();
         self.sink.settle(is_reliable);
+        if let Some(statement) = self.identity_for(&params.extensions) {
+            extensions = extensions.stating(statement);
+        }
         let has_window = extensions.has(OUTPUT_WINDOW, 1);
         attachment.session().processes().set_window(has_window);
         let result = InitializeResult {
@@ -262,6 +266,12 @@ impl<S: Sink> Connection<S> {
         if let Some(client) = self.client.get() {
             client.attachment.lost_since(since);
         }
+    }
+
+    /// What a client that asks is told of our key, if it came through our channel.
+    fn identity_for(&self, offered: &Extensions) -> Option<&IdentityStatement> {
+        let is_asked = self.harness().is_some() && offered.wants_identity();
+        self.server.sessions.config().identity.as_ref().filter(|_| is_asked)
     }
 
     /// The session, if the client has gone through `initialize` and `initialized`.

@@ -30,6 +30,7 @@ pub(crate) fn bare() -> Command {
         .env_clear()
         .env("PATH", "/usr/local/bin:/usr/bin:/bin")
         .env("HARMLESS", "harmless-value")
+        .env("EXECUTOR_EPHEMERAL_IDENTITY", "1")
         .current_dir("/")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use super::keys::{KeyArgs, KnownExecutorsCommand};
 use super::sessions::SessionArgs;
 use super::sessions::attach::AttachArgs;
 use super::sessions::keep::KeepArgs;
@@ -95,6 +96,8 @@ pub(crate) struct Connection {
     /// Log more; repeat for still more (HARNESS_LOG takes a filter)
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
+    #[command(flatten)]
+    pub(crate) keys: KeyArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -113,6 +116,11 @@ pub(crate) enum Command {
     Kill(KillArgs),
     /// Copy files to or from the executor; a remote path is `:PATH` or `ENVIRONMENT:PATH`
     Cp(CopyArgs),
+    /// Show the fingerprint of this harness's key (--identity-file), by which an executor can be told to serve it
+    Identity(IdentityArgs),
+    /// Look after the keys of the executors that this harness knows
+    #[command(subcommand)]
+    KnownExecutors(KnownExecutorsCommand),
 }
 
 #[derive(Debug, Args)]
@@ -161,6 +169,13 @@ pub(crate) struct ShellArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct InfoArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct IdentityArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -16,7 +16,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::StreamLink;
 use crate::endpoint::Program;
 use crate::error::AttemptError;
-use crate::options::AUTH_TOKEN;
+use crate::options::{AUTH_TOKEN, PASSPHRASE};
 use crate::session::driver::{Connector, Link};
 
 /// How long a program may take to end once its stdin is closed, and again once it got SIGTERM.
@@ -127,6 +127,7 @@ fn start(program: &Program) -> io::Result<(ProgramLink, Fate)> {
     command
         .args(&program.args)
         .env_remove(AUTH_TOKEN)
+        .env_remove(PASSPHRASE)
         .envs(&program.env)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -6,6 +6,7 @@ use std::time::Duration;
 use rendezvous_wire::secret::Secret;
 
 use crate::options::{ACCOUNT_ID, AUTH_TOKEN, ClearText, ENVIRONMENT_ID, REGISTRY_URL};
+use crate::trust::{KeyPolicy, Keyring};
 
 /// Variable with the URL of a listening exec-server, or `none`.
 pub const EXEC_SERVER_URL: &str = "CODEX_EXEC_SERVER_URL";
@@ -34,6 +35,10 @@ pub struct Settings {
     pub ca_file: Option<PathBuf>,
     /// Where clear text may go.
     pub clear_text: ClearText,
+    /// Who we are at a registry; none: a new key for each session.
+    pub identity: Option<Keyring>,
+    /// What is asked of the keys of executors at a registry.
+    pub executors: KeyPolicy,
     /// How long the first connect through a registry may take, with all its attempts; none: as usual.
     pub connect_timeout: Option<Duration>,
     /// How long a connection through a relay may be lost before calls learn of it; none: as usual.

@@ -23,6 +23,7 @@ use super::delivery::EventSender;
 use super::{Call, Class, Command, MAX_HELD, MAX_PROCESSES, Notice};
 use crate::error::{AttemptError, HarnessError};
 use crate::network::ManagedNetwork;
+use crate::trust::ExecutorKey;
 
 mod attach;
 mod follow;
@@ -72,6 +73,8 @@ pub(crate) struct Peer {
     pub(crate) session: Option<Secret>,
     pub(crate) environment: Option<EnvironmentInfo>,
     pub(crate) extensions: Extensions,
+    /// The key at the other end of the channel, if there is one, once it was judged.
+    pub(crate) key: Option<ExecutorKey>,
 }
 
 /// The session.
@@ -146,6 +149,10 @@ impl Core {
 
     pub(crate) fn peer(&self) -> &Peer {
         &self.peer
+    }
+
+    pub(crate) fn peer_mut(&mut self) -> &mut Peer {
+        &mut self.peer
     }
 
     /// Whether another command may be given now.

@@ -37,6 +37,11 @@ pub(crate) trait Connector: Send + 'static {
     /// One attempt, up to a channel that carries messages.
     fn connect(&mut self) -> impl Future<Output = Result<Self::Link, AttemptError>> + Send;
 
+    /// Looks at what the executor told in `initialize`, before anything else is said to it.
+    fn confirm(&mut self, _peer: &mut Peer) -> impl Future<Output = Result<(), AttemptError>> + Send {
+        std::future::ready(Ok(()))
+    }
+
     /// How long the executor may take to answer `initialize`.
     fn initialize_timeout(&self) -> Duration {
         INITIALIZE_TIMEOUT
@@ -112,11 +117,11 @@ pub(crate) async fn run<C: Connector>(connector: C, mut core: Core, mut shared: 
     let error = std::sync::Arc::new(error);
     let error = match shared.connected.take() {
         Some(connected) => {
-            let error = HarnessError::Unreachable(error);
+            let error = HarnessError::of_attempt(error, HarnessError::Unreachable);
             let _ = connected.send(Err(error.clone()));
             error
         }
-        None => HarnessError::Lost(error),
+        None => HarnessError::of_attempt(error, HarnessError::Lost),
     };
     shared.state.send_replace(LinkState::Failed(error.clone()));
     core.fail(&error);
@@ -196,6 +201,7 @@ async fn establish<C: Connector>(
         let attempt = async {
             let mut link = connector.connect().await?;
             link_ready(&mut link, core, connector.initialize_timeout()).await?;
+            connector.confirm(core.peer_mut()).await?;
             Ok::<_, AttemptError>(link)
         };
         let cut = tokio::time::timeout_at(recovery.deadline().into(), attempt);

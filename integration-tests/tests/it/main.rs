@@ -7,6 +7,7 @@ mod check;
 mod conformance;
 mod environments;
 mod gateway;
+mod identity;
 mod intranet;
 mod late;
 mod library;
@@ -31,6 +32,7 @@ fn main() -> std::process::ExitCode {
         matrix::direct_cases(),
         matrix::forward_cases(),
         gateway::cases(),
+        identity::cases(),
         signed::cases(),
         ours::bulk::cases(),
         ours::cases(),

@@ -37,12 +37,13 @@ const HIDDEN: [&str; 9] = [
     ".rustfmt.toml",
 ];
 /// Package, folder.
-const CRATES: [(&str, &str); 12] = [
+const CRATES: [(&str, &str); 13] = [
     ("rendezvous-channel", "proto/channel"),
     ("rendezvous-connect", "proto/connect"),
     ("rendezvous-executor", "executor"),
     ("rendezvous-harness", "harness"),
     ("rendezvous-host", "executor/host"),
+    ("rendezvous-identity", "proto/identity"),
     ("rendezvous-integration-tests", "integration-tests"),
     ("rendezvous-registry", "registry"),
     ("rendezvous-relay", "relay"),

@@ -43,6 +43,8 @@ pub const MAX_WAITING_REFUSALS: usize = 1024;
 #[derive(Debug)]
 pub struct Acceptor {
     identity: Identity,
+    /// Keys that we had before.
+    previous: Vec<Identity>,
     environment: EnvironmentId,
     registration: RegistrationId,
     budget: Budget,
@@ -104,6 +106,7 @@ impl Acceptor {
     pub fn new(identity: Identity, environment: EnvironmentId, registration: RegistrationId, budget: Budget) -> Self {
         Self {
             identity,
+            previous: Vec::new(),
             environment,
             registration,
             budget,
@@ -120,6 +123,14 @@ impl Acceptor {
             offer: None,
             now: None,
         }
+    }
+
+    /// Answers handshakes to earlier keys too, each tried in turn after the newest. So a harness that knows one of them can
+    /// make sure whom it has come to.
+    #[must_use]
+    pub fn with_previous(mut self, previous: Vec<Identity>) -> Self {
+        self.previous = previous;
+        self
     }
 
     /// Takes what the connection received. What is no valid frame is dropped and counted.
@@ -311,7 +322,13 @@ impl Acceptor {
 
     fn read(&self, id: &StreamId, message: &[u8]) -> Result<(Paused, Secret), HandshakeError> {
         let prologue = Prologue::new(&self.environment, &self.registration, id);
-        let paused = Responder::read(&self.identity, &prologue, message)?;
+        let mut paused = Responder::read(&self.identity, &prologue, message);
+        for identity in &self.previous {
+            if paused.is_err() {
+                paused = Responder::read(identity, &prologue, message);
+            }
+        }
+        let paused = paused?;
         let payload = paused.payload();
         if payload.len() > MAX_AUTHORIZATION {
             return Err(HandshakeError::PayloadTooLong {

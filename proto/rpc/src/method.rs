@@ -7,6 +7,7 @@ pub mod config;
 pub mod environment;
 pub mod fs;
 pub mod http;
+pub mod identity;
 pub mod initialize;
 pub mod network;
 pub mod process;

@@ -30,6 +30,8 @@ use crate::stream::{Backlog, MessageStream};
 pub struct Options {
     /// Our key; the registration names its public half.
     pub identity: Identity,
+    /// Keys that we had before, and that still answer handshakes made for them.
+    pub previous: Vec<Identity>,
     /// The environment that we serve.
     pub environment: EnvironmentId,
     /// Our registration, until [`Streams::serve`] is told another one.

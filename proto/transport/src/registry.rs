@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use rendezvous_wire::id::{EnvironmentId, RegistrationId, StreamId};
+use rendezvous_wire::identity::{IDENTITY_HEADER, IdentityClaim};
 use rendezvous_wire::json::{self, Bounds};
 use rendezvous_wire::key::PublicKey;
 use rendezvous_wire::limits::{MAX_REGISTRY_DEPTH, MAX_REGISTRY_RESPONSE, REGISTRY_TIMEOUT};
@@ -78,6 +79,8 @@ pub struct Bundle {
     pub url: Secret,
     /// The executor's static key.
     pub executor_key: PublicKey,
+    /// What the registry says that the executor says of its key; nothing is decided by it alone.
+    pub identity: IdentityClaim,
     /// The payload of handshake message 1.
     pub authorization: Secret,
 }
@@ -124,11 +127,26 @@ impl Client {
     ///
     /// See [`CallError`].
     pub async fn register(&self, environment: &EnvironmentId, key: &PublicKey) -> Result<Registration, CallError> {
+        self.register_as(environment, key, &IdentityClaim::default()).await
+    }
+
+    /// Announces an executor and its key, and what it says of the key.
+    ///
+    /// # Errors
+    ///
+    /// See [`CallError`].
+    pub async fn register_as(
+        &self,
+        environment: &EnvironmentId,
+        key: &PublicKey,
+        identity: &IdentityClaim,
+    ) -> Result<Registration, CallError> {
         let request = RegisterRequest {
             security_profile: SECURITY_PROFILE.to_owned(),
             executor_public_key: key.clone(),
         };
-        let reply: RegisterResponse = self.call(environment, Call::Register, &request, None).await?;
+        let claim = identity.persistent.then(|| (IDENTITY_HEADER, identity.to_string()));
+        let (reply, _): (RegisterResponse, _) = self.call(environment, Call::Register, &request, claim).await?;
         check(environment, &reply.environment_id, &reply.security_profile)?;
         Ok(Registration {
             id: registration(&reply.executor_registration_id)?,
@@ -146,12 +164,13 @@ impl Client {
         let request = ConnectRequest {
             harness_public_key: key.clone(),
         };
-        let reply: ConnectResponse = self.call(environment, Call::Connect, &request, None).await?;
+        let (reply, headers): (ConnectResponse, _) = self.call(environment, Call::Connect, &request, None).await?;
         check(environment, &reply.environment_id, &reply.security_profile)?;
         Ok(Bundle {
             registration: registration(&reply.executor_registration_id)?,
             url: not_blank("url", reply.url)?,
             executor_key: reply.executor_public_key,
+            identity: identity(&headers),
             authorization: not_blank("harness_key_authorization", reply.harness_key_authorization)?,
         })
     }
@@ -176,7 +195,8 @@ impl Client {
             harness_public_key: key.clone(),
             harness_key_authorization: authorization.clone(),
         };
-        let reply: ValidateResponse = self.call(environment, Call::Validate, &request, Some(stream)).await?;
+        let stream = Some((STREAM_ID_HEADER, stream.as_str().to_owned()));
+        let (reply, _): (ValidateResponse, _) = self.call(environment, Call::Validate, &request, stream).await?;
         Ok(reply.valid)
     }
 
@@ -185,23 +205,16 @@ impl Client {
         environment: &EnvironmentId,
         call: Call,
         request: &Q,
-        stream: Option<&StreamId>,
-    ) -> Result<R, CallError> {
+        header: Option<(&'static str, String)>,
+    ) -> Result<(R, HeaderMap), CallError> {
         let body = serde_json::to_vec(request).map_err(|error| CallError::Malformed(error.to_string()))?;
         let mut headers = self.headers.clone();
-        // A stream id that cannot stand in a header is only left out: the header helps the registry to see a repeated
-        // call, it decides nothing.
-        if let Some(stream) = stream.and_then(|stream| HeaderValue::from_str(stream.as_str()).ok()) {
-            headers.insert(HeaderName::from_static(STREAM_ID_HEADER), stream);
+        // What cannot stand in a header, as a stream id may, is only left out: our headers help, and decide nothing.
+        if let Some((name, Ok(value))) = header.map(|(name, value)| (name, HeaderValue::try_from(value))) {
+            headers.insert(HeaderName::from_static(name), value);
         }
-        exchange(
-            &self.http,
-            &self.url.join(&path(environment, call)),
-            headers,
-            body,
-            self.timeout,
-        )
-        .await
+        let url = self.url.join(&path(environment, call));
+        exchange_whole(&self.http, &url, headers, body, self.timeout).await
     }
 }
 
@@ -219,6 +232,17 @@ async fn exchange<R: DeserializeOwned>(
     body: Vec<u8>,
     limit: Duration,
 ) -> Result<R, CallError> {
+    Ok(exchange_whole(http, url, headers, body, limit).await?.0)
+}
+
+/// As [`exchange`], with the headers of the answer.
+async fn exchange_whole<R: DeserializeOwned>(
+    http: &Http,
+    url: &str,
+    headers: HeaderMap,
+    body: Vec<u8>,
+    limit: Duration,
+) -> Result<(R, HeaderMap), CallError> {
     let deadline = Instant::now() + limit;
     let sent = timeout_at(deadline, http.post(url, headers, body)).await;
     let response = sent.unwrap_or(Err(CallError::Timeout))?;
@@ -235,7 +259,14 @@ async fn exchange<R: DeserializeOwned>(
     if body.trim_ascii_start().first() != Some(&b'{') {
         return Err(CallError::Malformed("not a JSON object".to_owned()));
     }
-    json::decode(&body, REPLY).map_err(|error| CallError::Malformed(error.to_string()))
+    let reply = json::decode(&body, REPLY).map_err(|error| CallError::Malformed(error.to_string()))?;
+    Ok((reply, headers))
+}
+
+/// What an answer says of the executor's key. One that cannot be read counts as none.
+fn identity(headers: &HeaderMap) -> IdentityClaim {
+    let claim = headers.get(IDENTITY_HEADER).and_then(|value| value.to_str().ok());
+    claim.and_then(|claim| claim.parse().ok()).unwrap_or_default()
 }
 
 fn headers(options: &Options) -> Result<HeaderMap, SetupError> {

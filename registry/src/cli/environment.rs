@@ -102,7 +102,16 @@ fn show(view: EnvironmentView) -> Result<(), Failure> {
     ];
     if let Some(registration) = view.registration {
         rows.push(["registration".to_owned(), registration.id]);
-        rows.push(["executor key".to_owned(), registration.executor_key]);
+        let kind = if registration.executor_key_persistent {
+            "persistent"
+        } else {
+            "ephemeral"
+        };
+        let key = format!("{} ({kind})", registration.executor_fingerprint);
+        rows.push(["executor key".to_owned(), key]);
+        for key in registration.previous_fingerprints {
+            rows.push(["earlier key".to_owned(), key.to_string()]);
+        }
         rows.push(["credential".to_owned(), registration.credential]);
     }
     rows.push(match view.presence {

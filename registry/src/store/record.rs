@@ -3,6 +3,7 @@
 use std::fmt;
 
 use rendezvous_wire::id::{BootId, CredentialId, EnvironmentId, RegistrationId};
+use rendezvous_wire::identity::IdentityClaim;
 use rendezvous_wire::key::{KeyDigest, PublicKey};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
@@ -114,6 +115,8 @@ pub struct Registration {
     pub generation: u64,
     /// The executor's key.
     pub key: PublicKey,
+    /// What the executor says of it.
+    pub identity: IdentityClaim,
     /// The credential it was made with.
     pub credential: CredentialId,
 }
@@ -127,6 +130,8 @@ pub struct NewRegistration {
     pub id: RegistrationId,
     /// The executor's key.
     pub key: PublicKey,
+    /// What the executor says of it.
+    pub identity: IdentityClaim,
     /// The credential it is made with.
     pub credential: CredentialId,
     /// The environment's generation that the caller decided by; another one is a conflict.

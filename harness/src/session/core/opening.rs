@@ -30,7 +30,7 @@ impl Core {
             client_name: self.client_name.clone(),
             resume_session_id: self.session.clone(),
             take_over: self.takes_over,
-            extensions,
+            extensions: extensions.with_identity(),
         };
         self.call(Class::Once, Initialize::NAME, &params, Pending::Initialize);
     }
@@ -54,6 +54,7 @@ impl Core {
             session: Some(Secret::new(result.session_id.as_str())),
             environment: result.environment_info,
             extensions: result.extensions,
+            key: None,
         };
         self.session = Some(result.session_id);
         let mut message = Vec::new();

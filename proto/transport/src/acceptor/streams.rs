@@ -60,6 +60,7 @@ impl Streams {
     pub fn new(options: Options) -> Self {
         let Options {
             identity,
+            previous,
             environment,
             registration,
             budget,
@@ -67,7 +68,7 @@ impl Streams {
             offer,
         } = options;
         let (commands, asked) = mpsc::unbounded_channel();
-        let mut acceptor = Acceptor::new(identity, environment, registration, budget);
+        let mut acceptor = Acceptor::new(identity, environment, registration, budget).with_previous(previous);
         if let Some(offer) = offer {
             acceptor = acceptor.offering(offer);
         }

@@ -93,6 +93,7 @@ impl World {
         let budget = Budget::new(256 * 1024 * 1024);
         let options = Options {
             identity: executor.clone(),
+            previous: Vec::new(),
             environment: environment(),
             registration: registration(),
             budget: budget.clone(),

@@ -6,6 +6,7 @@ use rendezvous_transport::policy::{ClearText, RegistryUrl};
 use rendezvous_transport::registry::{CallError, Client, Options, SetupError};
 use rendezvous_transport::tls::{Trust, TrustError};
 use rendezvous_wire::id::{EnvironmentId, RegistrationId, StreamId};
+use rendezvous_wire::identity::{IDENTITY_HEADER, IdentityClaim};
 use rendezvous_wire::key::PublicKey;
 use rendezvous_wire::limits::MAX_REGISTRY_RESPONSE;
 use rendezvous_wire::secret::Secret;
@@ -95,6 +96,37 @@ async fn register_sends_what_the_protocol_says() {
         ),
         "{body}"
     );
+}
+
+#[tokio::test]
+async fn what_an_executor_says_of_its_key_stands_in_a_header() {
+    let claim = IdentityClaim {
+        persistent: true,
+        previous: vec![key().digest()],
+    };
+    let answer = response("200 OK", "", &registered("env-1", PROFILE, "reg-1", "wss://r.example/"));
+    let (addr, mut asked) = answering(None, answer, false).await;
+    let client = client_of(&format!("http://{addr}"), connector());
+    within(client.register_as(&environment(), &key(), &claim))
+        .await
+        .expect("registration");
+    let (head, _) = asked.recv().await.expect("request");
+    assert!(head.contains(&format!("{IDENTITY_HEADER}: {claim}\r\n")), "{head}");
+
+    let key_json = serde_json::to_string(&key()).expect("a key");
+    for (header, expected) in [
+        (format!("{IDENTITY_HEADER}: {claim}\r\n"), claim),
+        (String::new(), IdentityClaim::default()),
+        (format!("{IDENTITY_HEADER}: rubbish\r\n"), IdentityClaim::default()),
+    ] {
+        let start = registered("env-1", PROFILE, "reg-1", "wss://r.example/");
+        let start = start.strip_suffix('}').expect("object");
+        let body = format!(r#"{start},"executor_public_key":{key_json},"harness_key_authorization":"go"}}"#);
+        let (addr, _asked) = answering(None, response("200 OK", &header, &body), false).await;
+        let client = client_of(&format!("http://{addr}"), connector());
+        let bundle = within(client.connect(&environment(), &key())).await.expect("bundle");
+        assert_eq!(bundle.identity, expected, "{header}");
+    }
 }
 
 #[tokio::test]

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Request, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use rendezvous_wire::id::EnvironmentId;
+use rendezvous_wire::identity::{IDENTITY_HEADER, IdentityClaim};
 use rendezvous_wire::key::KeyDigest;
 use rendezvous_wire::limits::{ABSENT_EXECUTOR_WAIT, AUTHORIZATION_LIFETIME, HARNESS_TICKET_LIFETIME};
 use rendezvous_wire::registry::{ConnectRequest, ConnectResponse, SECURITY_PROFILE, code};
@@ -24,7 +25,7 @@ pub(in crate::api) async fn connect(
     State(app): State<Arc<App>>,
     path: EnvironmentPath,
     request: Request,
-) -> Result<Json<ConnectResponse>, ApiError> {
+) -> Result<(HeaderMap, Json<ConnectResponse>), ApiError> {
     let deadline = within(ABSENT_EXECUTOR_WAIT);
     let (parts, payload) = split(request);
     let environment = environment(path)?;
@@ -55,14 +56,27 @@ pub(in crate::api) async fn connect(
         expires: now.after(HARNESS_TICKET_LIFETIME),
     };
     let ticket = sign(&app, &ticket, now)?;
-    Ok(Json(ConnectResponse {
+    let headers = claim(&registration.identity);
+    let answer = ConnectResponse {
         url: Secret::new(relay_url(&live.public_url, &environment, &ticket)),
         environment_id: environment.into(),
         security_profile: SECURITY_PROFILE.to_owned(),
         executor_registration_id: registration.id.into(),
         executor_public_key: registration.key,
         harness_key_authorization: authorization,
-    }))
+    };
+    Ok((headers, Json(answer)))
+}
+
+/// Passes on what the executor says of its key, if it said anything.
+fn claim(identity: &IdentityClaim) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    if identity.persistent
+        && let Ok(value) = HeaderValue::from_str(&identity.to_string())
+    {
+        headers.insert(IDENTITY_HEADER, value);
+    }
+    headers
 }
 
 /// The current registration and the relay that holds its executor, if that relay takes new streams.

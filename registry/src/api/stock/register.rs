@@ -6,8 +6,10 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
+use axum::http::request::Parts;
 use rendezvous_wire::control::ToRelay;
 use rendezvous_wire::id::{EnvironmentId, RegistrationId};
+use rendezvous_wire::identity::{IDENTITY_HEADER, IdentityClaim};
 use rendezvous_wire::key::PublicKey;
 use rendezvous_wire::limits::EXECUTOR_TICKET_LIFETIME;
 use rendezvous_wire::registry::{MAX_ALTERNATIVES, RegisterRequest, RegisterResponse, SECURITY_PROFILE, code};
@@ -45,14 +47,25 @@ pub(in crate::api) async fn register(
             "security_profile must be {SECURITY_PROFILE}"
         )));
     }
+    let identity = claim(&parts)?;
     let status = app.store.status(&environment, app.clock.now()).await?;
     let status = status.ok_or_else(|| ApiError::no_environment(&environment))?;
     yield_to_living(&app, &status, deadline).await?;
     let relays = relays(&app, deadline).await?;
-    let (registration, generation) = bind(&app, &status, &credential, request.executor_public_key).await?;
+    let key = request.executor_public_key;
+    let (registration, generation) = bind(&app, &status, &credential, key, identity).await?;
     let relay = relays.first().map(|relay| relay.boot_id.as_str());
     tracing::info!(%environment, %registration, generation, relay, "executor registered");
     answer(&app, environment, registration, generation, &credential, &relays)
+}
+
+/// What the executor says of its key. Stock ones say nothing.
+fn claim(parts: &Parts) -> Result<IdentityClaim, ApiError> {
+    let Some(value) = parts.headers.get(IDENTITY_HEADER) else {
+        return Ok(IdentityClaim::default());
+    };
+    let text = value.to_str().map_err(ApiError::invalid)?;
+    text.parse::<IdentityClaim>().map_err(ApiError::invalid)
 }
 
 /// Refuses while an executor holds the environment and answers, whatever key the caller names: the living executor's key is
@@ -114,12 +127,14 @@ async fn bind(
     status: &Status,
     credential: &Credential,
     key: PublicKey,
+    identity: IdentityClaim,
 ) -> Result<(RegistrationId, u64), ApiError> {
     let id = RegistrationId::new(token::id("reg_")).map_err(|error| ApiError::internal(&error))?;
     let new = NewRegistration {
         environment: status.environment.id.clone(),
         id,
         key,
+        identity,
         credential: credential.id.clone(),
         expected_generation: status.environment.generation,
     };

@@ -13,7 +13,7 @@ const COLUMNS: &str =
     "SELECT id, name, created, generation, last_seen FROM environments WHERE id > $1 ORDER BY id LIMIT $2";
 
 const STATUS: &str = "SELECT e.id, e.name, e.created, e.generation, e.last_seen,
-        r.id AS registration, r.generation AS registration_generation, r.key, r.credential,
+        r.id AS registration, r.generation AS registration_generation, r.key, r.identity, r.credential,
         p.since, l.boot_id, l.public_url, l.accepting
     FROM environments e
     LEFT JOIN registrations r ON r.id = e.registration
@@ -135,6 +135,10 @@ fn registration(row: &Row, id: &str) -> Result<Registration, StoreError> {
         id: RegistrationId::new(id).map_err(StoreError::corrupt)?,
         generation: unsigned(row.try_get("registration_generation")?)?,
         key: serde_json::from_str(row.try_get("key")?).map_err(StoreError::corrupt)?,
+        identity: row
+            .try_get::<String, _>("identity")?
+            .parse()
+            .map_err(StoreError::corrupt)?,
         credential: CredentialId::new(row.try_get::<String, _>("credential")?).map_err(StoreError::corrupt)?,
     })
 }

@@ -35,14 +35,15 @@ impl Registrations for Backend {
             .execute(&mut *tx)
             .await?;
         sqlx::query(
-            "INSERT INTO registrations (id, environment, generation, key, key_digest, credential, created)
-            VALUES ($1, $2, $3, $4, $5, $6, $7)",
+            "INSERT INTO registrations (id, environment, generation, key, key_digest, identity, credential, created)
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
         )
         .bind(new.id.as_str())
         .bind(new.environment.as_str())
         .bind(signed(generation))
         .bind(key)
         .bind(new.key.digest().0.as_slice())
+        .bind(new.identity.to_string())
         .bind(new.credential.as_str())
         .bind(now.millis())
         .execute(&mut *tx)

@@ -2,11 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use rendezvous_wire::control::FromRelay;
 use serde_json::{Value, json};
 
 use super::World;
 use crate::support::registry::{Database, Registry};
-use crate::support::{eventually, key};
+use crate::support::{eventually, http, key};
 
 #[tokio::test]
 async fn environments_come_and_go() {
@@ -130,11 +131,61 @@ async fn presence_is_shown() {
     .await;
     let shown = registry.call(&admin, "GET", "/v1/environments/e", "").await.json();
     assert_eq!(shown["registration"]["id"], registered["executor_registration_id"]);
-    assert_eq!(shown["registration"]["executor_key"], key(1).digest().to_string());
+    let fingerprint = key(1).fingerprint().to_string();
+    assert_eq!(shown["registration"]["executor_fingerprint"], fingerprint.as_str());
+    assert_eq!(shown["registration"]["executor_key_persistent"], false);
+    assert_eq!(shown["registration"]["previous_fingerprints"], json!([]));
     let relays = registry.call(&admin, "GET", "/v1/relays", "").await.json();
     assert_eq!(relays["relays"][0]["boot_id"], "boot");
     let text = world.database().run(&["environment", "show", "e"]).await;
     assert!(text.contains("connected to wss://boot.example/base/ since"), "{text}");
+    assert!(
+        text.contains(&format!("executor key: {fingerprint} (ephemeral)")),
+        "{text}"
+    );
+}
+
+/// What an executor says of its key is shown, and passed on to harnesses; stock executors say nothing.
+#[tokio::test]
+async fn what_an_executor_says_of_its_key_is_passed_on() {
+    let mut world = World::start().await;
+    let registered = world.registry.register(&world.executor, "e", &key(1)).await.json();
+    let generation = super::generation(&registered);
+    let presence = world.relay.executor_up(&registered, generation, 1).await;
+    let connected = world.registry.connect(&world.harness, "e", &key(99)).await;
+    assert_eq!(
+        (connected.status, connected.header("x-rendezvous-identity")),
+        (200, None)
+    );
+    world.relay.say(&FromRelay::ExecutorDown(presence)).await;
+
+    let claim = format!("persistent; previous={}", key(1).digest());
+    let header = |value: &str| {
+        let bearer = format!("authorization: Bearer {}", world.executor);
+        [bearer, format!("x-rendezvous-identity: {value}")]
+    };
+    let body = json!({"security_profile": "noise_hybrid_ik_v1", "executor_public_key": key(2)}).to_string();
+    let register = async |value: &str| {
+        let path = "/cloud/environment/e/register";
+        http::send(world.registry.addr, "POST", path, &header(value), &body).await
+    };
+    for wrong in ["", "forever", "persistent; previous=1"] {
+        assert_eq!(register(wrong).await.status, 400, "{wrong}");
+    }
+    let registered = register(&claim).await;
+    assert_eq!(registered.status, 200, "{registered:?}");
+    let registered = registered.json();
+    let generation = super::generation(&registered);
+    world.relay.executor_up(&registered, generation, 2).await;
+    let connected = world.registry.connect(&world.harness, "e", &key(99)).await;
+    assert_eq!(connected.header("x-rendezvous-identity"), Some(claim.as_str()));
+    let text = world.database().run(&["environment", "show", "e"]).await;
+    assert!(
+        text.contains(&format!("{} (persistent)", key(2).fingerprint())),
+        "{text}"
+    );
+    let earlier = format!("earlier key:  {}", key(1).fingerprint());
+    assert!(text.contains(&earlier), "{text}");
 }
 
 /// What a management command does while `serve` runs holds for the very next request.

@@ -16,6 +16,7 @@ use rendezvous_registry::store::{
 use rendezvous_registry::token::{self, Digest};
 use rendezvous_wire::control::{Presence, ToRelay};
 use rendezvous_wire::id::{BootId, CredentialId, EnvironmentId, RegistrationId};
+use rendezvous_wire::identity::IdentityClaim;
 
 use crate::support::key;
 use crate::support::registry::Database;
@@ -97,11 +98,20 @@ fn credential(role: Role, environment: Option<&EnvironmentId>) -> Credential {
     }
 }
 
+/// What an executor with the key of this number says of it.
+fn claim(number: u8) -> IdentityClaim {
+    IdentityClaim {
+        persistent: number % 2 == 0,
+        previous: (0..number - number % 2).map(|earlier| key(earlier).digest()).collect(),
+    }
+}
+
 fn registration(environment: &EnvironmentId, number: u8, expected_generation: u64) -> NewRegistration {
     NewRegistration {
         environment: environment.clone(),
         id: RegistrationId::new(token::id("reg_")).unwrap(),
         key: key(number),
+        identity: claim(number),
         credential: CredentialId::new("cred_x").unwrap(),
         expected_generation,
     }

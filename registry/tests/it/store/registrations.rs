@@ -32,8 +32,8 @@ async fn the_newest_is_current(world: World) {
     assert_eq!(status.environment.generation, second.1);
     let current = status.registration.unwrap();
     assert_eq!(
-        (current.id, current.generation, current.key),
-        (second.0, second.1, key(2))
+        (current.id, current.generation, current.key, current.identity),
+        (second.0, second.1, key(2), claim(2))
     );
 
     let late = registration(&id, 3, first.1);

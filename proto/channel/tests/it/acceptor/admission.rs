@@ -40,6 +40,27 @@ fn an_authorization_of_4097_bytes_is_refused_and_counted() {
 }
 
 #[test]
+fn an_earlier_key_answers_what_was_made_for_it() {
+    let mut world = World::new();
+    let earlier: Vec<Identity> = (0..2).map(|_| Identity::generate(&mut world.rng)).collect();
+    let budget = Budget::new(usize::MAX);
+    let acceptor = Acceptor::new(world.executor.clone(), environment(), registration(), budget);
+    world.acceptor = acceptor.with_previous(earlier.clone());
+    let newest = world.executor.clone();
+    for (stream, key) in [("0", newest), ("1", earlier[0].clone()), ("2", earlier[1].clone())] {
+        world.executor = key;
+        let mut open = world.open(stream);
+        world.expect_alive(&mut open);
+    }
+    // A stranger's handshake is one failure, however many keys were tried.
+    world.executor = Identity::generate(&mut world.rng);
+    let mut harness = world.connect("3", "authorization");
+    world.pump(&mut harness);
+    world.expect_refusal("3");
+    assert_eq!(world.failures(), 1);
+}
+
+#[test]
 fn an_authorization_that_is_not_utf_8_is_refused_and_counted() {
     use rendezvous_channel::Initiator;
     let mut world = World::new();

@@ -77,6 +77,7 @@ impl Pair {
         let (stop, stopping) = watch::channel(false);
         let mut streams = Streams::new(Options {
             identity: executor.clone(),
+            previous: Vec::new(),
             environment: environment(),
             registration: registration(),
             budget: Budget::new(256 * 1024 * 1024),

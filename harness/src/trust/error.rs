@@ -1,0 +1,126 @@
+use std::fmt;
+use std::sync::Arc;
+
+use rendezvous_identity::KnownError;
+use rendezvous_wire::fingerprint::Fingerprint;
+use rendezvous_wire::id::EnvironmentId;
+
+use crate::error::exit;
+
+/// Which executor is meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The registry's URL.
+    pub registry: String,
+    /// The environment.
+    pub environment: EnvironmentId,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the executor of `{}` at {}", self.environment, self.registry)
+    }
+}
+
+/// Why an executor is not spoken to. Time heals none of it.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// Another key is known.
+    #[error(
+        "THE KEY HAS CHANGED of {place}: {known} is known, {shown} ({}) is shown. Its owner may have replaced it, or somebody \
+         pretends to be it; nothing was sent to it. Ask its owner for its fingerprint, then: {}",
+        kind(.persistent),
+        remedy(place, shown, .persistent)
+    )]
+    Changed {
+        /// Which executor.
+        place: Place,
+        /// The key that is known.
+        known: Fingerprint,
+        /// The key that the registry names now.
+        shown: Fingerprint,
+        /// Whether the new one is said to outlive its process.
+        persistent: bool,
+    },
+    /// Another key is known, and its holder does not confirm the new one though it is said that it can.
+    #[error(
+        "THE KEY HAS CHANGED of {place}: {known} is known, {shown} is shown, and the holder of the known key does not confirm \
+         it; no request was sent. Ask its owner for its fingerprint, then: {}",
+        accept(place, shown)
+    )]
+    NotProven {
+        /// Which executor.
+        place: Place,
+        /// The key that is known.
+        known: Fingerprint,
+        /// The key that the registry names now.
+        shown: Fingerprint,
+    },
+    /// Another fingerprint was given.
+    #[error("{place} shows the key {shown}, and {expected} is expected; nothing was sent to it")]
+    Unexpected {
+        /// Which executor.
+        place: Place,
+        /// The fingerprint that was given.
+        expected: Fingerprint,
+        /// The key that the registry names.
+        shown: Fingerprint,
+    },
+    /// No key is known, and only known ones are to be taken.
+    #[error(
+        "the key of {place} is not known: {shown} is shown; nothing was sent to it. Ask its owner for its fingerprint, then: {}",
+        accept(place, shown)
+    )]
+    Unknown {
+        /// Which executor.
+        place: Place,
+        /// The key that the registry names.
+        shown: Fingerprint,
+    },
+    /// The executor says inside the channel that it has another key than the registry says.
+    #[error("{place} says that its key is {stated}, but the registry names {shown}; no request was sent")]
+    Contradicted {
+        /// Which executor.
+        place: Place,
+        /// The key that the executor names.
+        stated: Fingerprint,
+        /// The key that the registry names.
+        shown: Fingerprint,
+    },
+    /// The file of known keys cannot be used.
+    #[error("cannot use the file of known executors")]
+    Known(#[source] Arc<KnownError>),
+}
+
+impl From<KnownError> for KeyError {
+    fn from(error: KnownError) -> Self {
+        Self::Known(Arc::new(error))
+    }
+}
+
+impl KeyError {
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Self::Known(_) => exit::USAGE,
+            _ => exit::NOT_AUTHORIZED,
+        }
+    }
+}
+
+fn kind(persistent: &bool) -> &'static str {
+    if *persistent { "persistent" } else { "ephemeral" }
+}
+
+fn accept(place: &Place, shown: &Fingerprint) -> String {
+    format!("harness -e {} known-executors accept {shown}", place.environment)
+}
+
+/// A key that is gone tomorrow is not worth remembering.
+fn remedy(place: &Place, shown: &Fingerprint, persistent: &bool) -> String {
+    if *persistent {
+        accept(place, shown)
+    } else {
+        format!("harness known-executors remove {}", place.environment)
+    }
+}

@@ -1,0 +1,82 @@
+//! Whom an executor serves, whatever its registry says.
+
+use std::fs;
+
+use anyhow::{Result, ensure};
+use rendezvous_integration_tests::{Context, Program, wait};
+
+use super::{House, text};
+
+pub(super) async fn authorized(cx: Context) -> Result<()> {
+    let mut house = House::open(&cx).await?;
+    let (file, list) = (cx.folder().join("harness-identity"), cx.folder().join("authorized"));
+    let identity = ["--identity-file", text(&file)?];
+    let shown = house
+        .harness(&[&["identity"][..], &identity].concat())
+        .await?
+        .success()?
+        .text();
+    let option = ["--authorized-harnesses", text(&list)?];
+    let missing = Program::run(
+        &cx,
+        "executor",
+        house.executor_command("executor", &option)?,
+        b"",
+        wait::SOON,
+    )
+    .await?;
+    ensure!(
+        missing.code == 64 && missing.stderr.contains("there is no file"),
+        "{missing:?}"
+    );
+
+    fs::write(&list, format!("# who may come\n{} the agent\n", shown.trim()))?;
+    let executor = house.executor(&option).await?;
+    house.works(&identity).await?;
+    let proven = house.harness_token.clone();
+    // The registry admits this one as well; the executor does not.
+    let quick = ["--connect-timeout", "1"];
+    house.use_another_credential().await?;
+    house.is_refused(&quick, 69, &[]).await?;
+    let log = executor.stderr();
+    log.contains("its fingerprint is not in the file", wait::SOON).await?;
+
+    // What the file says now counts.
+    fs::write(&list, "# nobody\n")?;
+    house.use_another_credential().await?;
+    house.is_refused(&[&identity[..], &quick].concat(), 69, &[]).await?;
+    fs::write(&list, "4g7q-2mzt\n")?;
+    house.use_another_credential().await?;
+    house.is_refused(&[&identity[..], &quick].concat(), 69, &[]).await?;
+    log.contains("line 1", wait::SOON).await?;
+    fs::write(&list, shown.to_uppercase())?;
+    // Whoever failed lately is held back by the relay.
+    house.harness_token = proven;
+    house.works(&identity).await?;
+    Ok(())
+}
+
+/// Whoever is taken out of the file is cut off.
+pub(super) async fn revoked(cx: Context) -> Result<()> {
+    let house = House::open(&cx).await?;
+    let (file, list) = (cx.folder().join("harness-identity"), cx.folder().join("authorized"));
+    let identity = ["--identity-file", text(&file)?];
+    let shown = house
+        .harness(&[&["identity"][..], &identity].concat())
+        .await?
+        .success()?
+        .text();
+    fs::write(&list, &shown)?;
+    let executor = house.executor(&["--authorized-harnesses", text(&list)?]).await?;
+    let arguments = [&["run"], &identity[..], &["--", "sh", "-c", "echo begun; sleep 1000"]].concat();
+    let mut running = Program::start(&cx, "running", house.access().command(&cx, arguments)?)?;
+    running.line("begun", wait::SOON).await?;
+    fs::write(&list, "")?;
+    executor
+        .stderr()
+        .contains("harness is authorized no more", wait::SOON)
+        .await?;
+    running.stderr().contains("connection lost", wait::SOON).await?;
+    fs::write(&list, &shown)?;
+    running.stderr().contains("reconnected", wait::SOON).await
+}

@@ -124,3 +124,11 @@ fn what_cannot_be_understood_is_refused() {
         assert!(files(&broken).is_err(), "{broken}");
     }
 }
+
+#[test]
+fn calls_on_files_have_no_network_whatever_the_profile_gives() {
+    let mut permissions = managed(&json!([{"path": special("root"), "access": "read"}]));
+    let restricted = for_files(Some(&context(&permissions))).expect("a policy");
+    permissions["network"] = json!("enabled");
+    assert_eq!(for_files(Some(&context(&permissions))), Ok(restricted));
+}

@@ -229,7 +229,8 @@ async fn the_129th_stream_is_refused_and_the_others_work() {
     let mut executor = world.executor().await;
     let mut harnesses = Vec::new();
     for i in 0..128 {
-        harnesses.push(world.open_stream(&mut executor, "cred", &format!("s{i}")).await);
+        let key = ["one", "two"][i % 2];
+        harnesses.push(world.open_stream(&mut executor, key, &format!("s{i}")).await);
     }
     let refused = world.refusal(&world.claims(Role::Harness, "other")).await;
     assert_eq!(refused, (503, "too_many_streams".into()));
@@ -240,6 +241,24 @@ async fn the_129th_stream_is_refused_and_the_others_work() {
     assert_eq!(executor.reset("s127").await, "harness_disconnected");
     let mut next = world.open_stream(&mut executor, "other", "next").await;
     next.echo(&mut executor, "next", 0).await;
+}
+
+#[tokio::test]
+async fn one_key_leaves_places_for_others() {
+    let world = World::new().await;
+    let mut executor = world.executor().await;
+    let mut harnesses = Vec::new();
+    for i in 0..96 {
+        harnesses.push(world.open_stream(&mut executor, "one", &format!("s{i}")).await);
+    }
+    let refused = world.refusal(&world.claims(Role::Harness, "one")).await;
+    assert_eq!(refused, (429, "too_many_streams_of_key".into()));
+    let mut other = world.open_stream(&mut executor, "other", "next").await;
+    other.echo(&mut executor, "next", 0).await;
+    drop(harnesses.pop());
+    assert_eq!(executor.reset("s95").await, "harness_disconnected");
+    let mut again = world.open_stream(&mut executor, "one", "again").await;
+    again.echo(&mut executor, "again", 0).await;
 }
 
 #[tokio::test]

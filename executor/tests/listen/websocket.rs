@@ -83,7 +83,7 @@ async fn the_stop_closes_connections_and_kills_processes() {
         .call("process/start", start("p", "echo $$; exec sleep 1000"))
         .await;
     let pid = loop {
-        let news = client.text().await;
+        let news = client.news().await;
         if news["method"] == "process/output" {
             use base64::Engine as _;
             let chunk = news["params"]["chunk"].as_str().expect("chunk");

@@ -1,5 +1,6 @@
 //! The executor as a child process, and clients of it.
 
+use std::collections::VecDeque;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -127,7 +128,11 @@ impl Executor {
         let config = WebSocketConfig::default().max_frame_size(None).max_message_size(None);
         let upgraded = tokio_tungstenite::client_async_with_config(request, socket, Some(config));
         let (socket, _) = within(upgraded).await?;
-        Ok(Client { socket, next_id: 1 })
+        Ok(Client {
+            socket,
+            next_id: 1,
+            passed: VecDeque::new(),
+        })
     }
 
     /// A client after `initialize` and `initialized`.
@@ -143,6 +148,8 @@ impl Executor {
 pub(crate) struct Client {
     pub(crate) socket: WebSocketStream<TcpStream>,
     next_id: i64,
+    /// What came before a reply that was waited for.
+    passed: VecDeque<Value>,
 }
 
 impl Client {
@@ -152,12 +159,24 @@ impl Client {
 
     /// The next text message; anything else ends the test.
     pub(crate) async fn text(&mut self) -> Value {
-        loop {
-            match within(self.socket.next()).await.expect("a message").expect("a message") {
-                Message::Text(text) => return serde_json::from_str(&text).expect("JSON"),
-                Message::Ping(_) => {}
-                other => panic!("{other:?}"),
+        // The executor's pings must not make a wait endless.
+        within(async {
+            loop {
+                match self.socket.next().await.expect("a message").expect("a message") {
+                    Message::Text(text) => return serde_json::from_str(&text).expect("JSON"),
+                    Message::Ping(_) => {}
+                    other => panic!("{other:?}"),
+                }
             }
+        })
+        .await
+    }
+
+    /// The next notification, with what came before the last replies.
+    pub(crate) async fn news(&mut self) -> Value {
+        match self.passed.pop_front() {
+            Some(news) => news,
+            None => self.text().await,
         }
     }
 
@@ -179,6 +198,7 @@ impl Client {
                     Some(error) => Err(error.clone()),
                 };
             }
+            self.passed.push_back(message);
         }
     }
 

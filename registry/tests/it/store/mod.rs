@@ -100,9 +100,11 @@ fn credential(role: Role, environment: Option<&EnvironmentId>) -> Credential {
 
 /// What an executor with the key of this number says of it.
 fn claim(number: u8) -> IdentityClaim {
+    let persistent = number.is_multiple_of(2);
+    let earlier = if persistent { number } else { 0 };
     IdentityClaim {
-        persistent: number % 2 == 0,
-        previous: (0..number - number % 2).map(|earlier| key(earlier).digest()).collect(),
+        persistent,
+        previous: (0..earlier).map(|earlier| key(earlier).digest()).collect(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Keys at rest: whom an end is, and whom it knows.
 //!
-//! * [`file`]: the static keys of an executor or harness in a file, perhaps behind a [`passphrase`].
+//! * [`mod@file`]: the static keys of an executor or harness in a file, perhaps behind a [`passphrase`].
 //! * [`keyring`]: those keys in memory, as the channel uses them.
 //! * [`known`]: the keys of executors that a harness has met.
 //! * [`authorized`]: the keys of harnesses that an executor serves.

@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn everything_else_is_refused() {
         let digest = KeyDigest([1; 32]).to_string();
-        let nine = vec![digest.as_str(); 9].join(",");
+        let nine = [digest.as_str(); 9].join(",");
         for (text, expected) in [
             (String::new(), ClaimError::Syntax),
             ("forever".into(), ClaimError::Syntax),

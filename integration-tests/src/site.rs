@@ -158,8 +158,27 @@ impl Site {
     ///
     /// It does not end well, or does not start.
     pub async fn restart_registry(&mut self) -> Result<()> {
-        let address = self.registry.address()?;
         self.registry.program.signal(Signal::SIGTERM)?;
+        self.replace_registry().await
+    }
+
+    /// As [`Self::restart_registry`]; `harness` sees the relay drain, and is stopped from then until the registry is back.
+    ///
+    /// # Errors
+    ///
+    /// It does not end well, or does not start.
+    pub async fn restart_registry_unseen(&mut self, harness: &Program) -> Result<()> {
+        self.registry.program.signal(Signal::SIGTERM)?;
+        let drained = "disconnected connection=2";
+        self.registry.program.stderr().contains(drained, wait::SOON).await?;
+        harness.signal(Signal::SIGSTOP)?;
+        let replaced = self.replace_registry().await;
+        harness.signal(Signal::SIGCONT)?;
+        replaced
+    }
+
+    async fn replace_registry(&mut self) -> Result<()> {
+        let address = self.registry.address()?;
         ended_well(&mut self.registry.program).await?;
         let mut options = registry_options(&self.link, self.kind);
         options.name = "registry again".into();

@@ -141,6 +141,9 @@ pub(crate) fn run() -> Result<(), Stop> {
     let cli: Cli = exit::parse().map_err(Stop::Printed)?;
     credential::leave_environment(wanted(&cli), wants_passphrase(&cli)).map_err(Failure::usage)?;
     cli.direct.check(&cli.remote)?;
+    let serves = cli.command.is_none();
+    let has_channel = cli.listen.listen.is_none() && !cli.direct.is_direct();
+    cli.remote.check_list(!serves || has_channel)?;
     check_stdin(&cli)?;
     logging::init(&cli.logs)?;
     let authorities = cli.remote.trust()?.authorities().into();

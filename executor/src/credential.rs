@@ -15,7 +15,6 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::{AsRawFd as _, RawFd};
-use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
@@ -123,9 +122,10 @@ pub fn leave_environment(wanted: Wanted, wants_passphrase: bool) -> Result<(), C
         return Ok(());
     }
     let secret = wanted.take()?;
-    let passphrase = env::var_os(PASSPHRASE_VARIABLE).filter(|text| wants_passphrase && !text.is_empty());
-    let passphrase = passphrase.map(|text| Passphrase::new(text.into_vec(), PASSPHRASE_VARIABLE));
-    let passphrase = passphrase.transpose()?;
+    let passphrase = match wants_passphrase {
+        true => Passphrase::from_variable(PASSPHRASE_VARIABLE)?,
+        false => None,
+    };
     let mut arguments = env::args_os();
     let mut successor = Command::new("/proc/self/exe");
     successor.arg0(arguments.next().unwrap_or_else(|| OsString::from("executor")));

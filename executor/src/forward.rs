@@ -94,22 +94,21 @@ async fn ask(from: &mut MessageReceiver, to: &MessageSender, offered: &OnceLock<
     let mut is_first = true;
     pass(from, to, |message| {
         if !std::mem::take(&mut is_first) {
-            return message;
+            return Some(message);
         }
-        match negotiation::take_offers(&message) {
-            Some((message, offers)) => {
-                // It is the first, so nothing was there before.
-                offered.get_or_init(|| offers);
-                message
-            }
-            None => message,
-        }
+        let Some((message, offers)) = negotiation::take_offers(&message) else {
+            return Some(message);
+        };
+        // It is the first, so nothing was there before.
+        offered.get_or_init(|| offers);
+        Some(message)
     })
     .await;
 }
 
-/// Passes answers and notifications back. The harness may send large messages once `initialize` has succeeded: the first
-/// result of a connection is that of `initialize`, because every other call fails before it.
+/// Passes answers and notifications back. The harness may send large messages once `initialize` has succeeded. Whose answer
+/// that is can be told by its number where the harness made offers; else the first result is taken for it, because every
+/// other call fails before it.
 async fn answer(
     from: &mut MessageReceiver,
     to: &MessageSender,
@@ -118,34 +117,41 @@ async fn answer(
 ) {
     let mut is_initialized = false;
     pass(from, to, |message| {
-        if is_initialized || !matches!(Message::decode(&message), Ok(Message::Response(_))) {
-            return message;
+        if is_initialized {
+            return Some(message);
+        }
+        let Ok(Message::Response(response)) = Message::decode(&message) else {
+            return Some(message);
+        };
+        let offered = offered.get();
+        if offered.is_some_and(|offered| offered.call != response.id) {
+            return Some(message);
         }
         is_initialized = true;
         to.set_initialized();
-        let offered = offered.get().copied().unwrap_or_default();
+        let Some(offered) = offered else { return Some(message) };
         let is_reliable = offered.reliable && to.continuity().borrow().is_offered;
         let statement = offered.identity.then_some(statement);
-        match negotiation::put_answers(&message, is_reliable, statement) {
-            Some(message) => {
-                if is_reliable {
-                    to.settle(true);
-                }
-                message
-            }
-            None => message,
+        let answered = negotiation::put_answers(&message, is_reliable, statement);
+        match answered {
+            // Passed on as it is, it could say of our key what the exec-server likes.
+            None => tracing::warn!("the exec-server's result of initialize has no place for extensions"),
+            Some(_) if is_reliable => to.settle(true),
+            Some(_) => {}
         }
+        answered
     })
     .await;
 }
 
-async fn pass(from: &mut MessageReceiver, to: &MessageSender, mut edit: impl FnMut(Bytes) -> Bytes) {
+/// Passes messages on until an end of the two, or a message that must not pass.
+async fn pass(from: &mut MessageReceiver, to: &MessageSender, mut edit: impl FnMut(Bytes) -> Option<Bytes>) {
     while let Some(Ok(message)) = from.recv().await {
         // No document, and nothing that a stream can carry.
         if message.is_empty() {
             continue;
         }
-        let message = edit(message);
+        let Some(message) = edit(message) else { return };
         if to.send(message).await.is_err() {
             return;
         }

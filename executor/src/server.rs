@@ -25,7 +25,7 @@ use rendezvous_rpc::RpcError;
 use rendezvous_rpc::method::environment::EnvironmentInfo;
 use rendezvous_rpc::method::identity::IdentityStatement;
 use rendezvous_wire::key::KeyDigest;
-use rendezvous_wire::limits::SESSION_RETENTION;
+use rendezvous_wire::limits::{MAX_MESSAGE, MESSAGE_PREFIX_LEN, SESSION_RETENTION};
 use rustls_pki_types::CertificateDer;
 use tokio::sync::OnceCell;
 
@@ -35,8 +35,9 @@ use crate::methods::{environment, http};
 use crate::session::Sessions;
 pub use crate::session::{DetachedSessions, MAX_SESSIONS, MAX_SESSIONS_PER_HARNESS};
 
-/// Memory that unfinished messages and early records of all streams may occupy together.
-pub const UNFINISHED_MEMORY: usize = 256 * 1024 * 1024;
+/// Memory that unfinished messages and early records of all streams may occupy together: four of the longest messages, of
+/// which one harness may have two.
+pub const UNFINISHED_MEMORY: usize = 4 * (MAX_MESSAGE + MESSAGE_PREFIX_LEN);
 /// Memory that whole messages of all streams may occupy together until their answers are sent. One message more may be
 /// beyond it for each connection.
 pub const RECEIVED_MEMORY: usize = 256 * 1024 * 1024;

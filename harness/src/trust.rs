@@ -49,7 +49,8 @@ use crate::error::AttemptError;
 pub struct KeyPolicy {
     /// Where keys that outlive their executor's process are remembered.
     pub known: Option<KnownExecutors>,
-    /// The only key that is taken, or one that proves to come after it.
+    /// The only key that is taken. While it is remembered, one that proves to come after it is taken too; then this must be
+    /// told the new one before the next session.
     pub fingerprint: Option<Fingerprint>,
     /// Take no key that is neither remembered nor the one with `fingerprint`.
     pub strict: bool,
@@ -98,6 +99,8 @@ pub(crate) struct Guard {
     /// Handshakes in a row that a known key's holder should have answered, and nobody did.
     unproven: u32,
     taken: Option<ExecutorKey>,
+    /// The key of this session where none are remembered, if it outlives its process: the session goes on with no other.
+    held: Option<Pin>,
 }
 
 impl Guard {
@@ -111,6 +114,7 @@ impl Guard {
             way: None,
             unproven: 0,
             taken: None,
+            held: None,
         }
     }
 
@@ -183,8 +187,18 @@ impl Guard {
             standing,
         };
         tracing::info!(key = %taken.fingerprint, persistent = taken.persistent, standing = ?taken.standing, "executor's key");
+        if self.policy.known.is_none() && verdict.persistent {
+            self.held = Some(self.place.pin(&verdict.key));
+        }
+        let is_followed = matches!(&verdict.note, Some((_, Some(_))));
+        if is_followed {
+            // What was given was the key before.
+            self.policy.fingerprint = self.policy.fingerprint.map(|_| taken.fingerprint);
+        }
         // A new attempt of the same session finds known what the first one noted.
-        self.taken.get_or_insert(taken);
+        if is_followed || self.taken.is_none() {
+            self.taken = Some(taken);
+        }
         Ok(())
     }
 
@@ -195,7 +209,7 @@ impl Guard {
 
     async fn find(&self) -> Result<Option<Pin>, KeyError> {
         let Some(known) = self.policy.known.clone() else {
-            return Ok(None);
+            return Ok(self.held.clone());
         };
         let Place { registry, environment } = self.place.clone();
         on_disk(move || known.find(&registry, &environment))

@@ -4,6 +4,7 @@
 //! conditions ([`wait`]). Every part is a [`program::Program`] in a process group of its own, killed when it is dropped.
 
 pub mod asleep;
+pub mod bench;
 pub mod binaries;
 pub mod capture;
 pub mod cloud;
@@ -12,6 +13,7 @@ pub mod context;
 pub mod exec_server;
 pub mod executor;
 pub mod harness;
+pub mod installation;
 pub mod link;
 pub mod model;
 pub mod netns;

@@ -45,6 +45,8 @@ pub struct Limits {
     /// Of them, those of one harness key. It is more than an executor of ours serves for a key, so that a harness with as
     /// many streams as it may have can come back before its old connections are missed.
     pub streams_per_harness_key: usize,
+    /// Of these, those whose handshake has been sent: what an executor of ours serves for a key. The next one waits.
+    pub begun_per_harness_key: usize,
     /// Handshakes without an answer on one executor connection.
     pub pending_handshakes_per_executor: usize,
     /// What may wait for an executor from one stream before the harness's socket is not read any more.
@@ -69,6 +71,7 @@ impl Default for Limits {
             held_upgrades: 1024,
             streams_per_executor: limits::MAX_STREAMS,
             streams_per_harness_key: limits::MAX_STREAMS_PER_HARNESS + limits::MAX_STREAMS / 4,
+            begun_per_harness_key: limits::MAX_STREAMS_PER_HARNESS,
             pending_handshakes_per_executor: limits::MAX_PENDING_VALIDATIONS,
             executor_stream_queue: 1024 * 1024,
             executor_queue: 16 * 1024 * 1024,

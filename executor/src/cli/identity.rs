@@ -135,6 +135,11 @@ impl IdentityArgs {
         }
     }
 
+    /// Whether a list says who may come.
+    pub(super) fn has_list(&self) -> bool {
+        self.authorized_harnesses.is_some()
+    }
+
     /// Who may come, if that is said.
     pub(super) fn authorized(&self) -> Result<Option<Arc<AuthorizedHarnesses>>, Failure> {
         let opened = self.authorized_harnesses.as_ref().map(AuthorizedHarnesses::open);

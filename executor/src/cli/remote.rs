@@ -86,6 +86,17 @@ impl RemoteArgs {
         })
     }
 
+    /// Refuses a list of harnesses where no channel proves which harness has come.
+    pub(super) fn check_list(&self, has_channel: bool) -> Result<(), Failure> {
+        if has_channel || !self.identity.has_list() {
+            return Ok(());
+        }
+        Err(Failure::usage(
+            "--authorized-harnesses cannot be used with --listen or --remote-transport direct, where clients prove no key; use \
+             --ws-auth, or serve through a relay",
+        ))
+    }
+
     /// Whether the token comes from stdin.
     pub(super) fn reads_stdin(&self) -> bool {
         self.remote.is_some() && self.token_file.as_deref().is_some_and(|file| file == "-")

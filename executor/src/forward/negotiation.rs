@@ -2,6 +2,7 @@
 //! harness's offers out of `initialize`, and puts the answers into the result, whatever is behind it.
 
 use bytes::Bytes;
+use rendezvous_rpc::RequestId;
 use rendezvous_rpc::method::identity::{IDENTITY, IdentityStatement};
 use rendezvous_rpc::method::initialize::RELIABLE_STREAM;
 use serde_json::{Map, Value};
@@ -10,8 +11,10 @@ use serde_json::{Map, Value};
 const VERSION: u64 = 1;
 
 /// What a harness offers of what ends here.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Offered {
+    /// The call whose result has the answers.
+    pub(super) call: RequestId,
     /// A stream that outlives its connection.
     pub(super) reliable: bool,
     /// To be told of our key.
@@ -24,30 +27,30 @@ pub(super) fn take_offers(message: &[u8]) -> Option<(Bytes, Offered)> {
     if document.get("method")? != "initialize" {
         return None;
     }
+    let call = serde_json::from_value(document.get("id")?.clone()).ok()?;
     let params = document.get_mut("params")?.as_object_mut()?;
     let extensions = params.get_mut("extensions")?.as_object_mut()?;
     let mut take = |name: &str| {
         let is_offered = extensions.get(name).and_then(Value::as_u64) == Some(VERSION);
         is_offered && extensions.remove(name).is_some()
     };
-    let offered = Offered {
-        reliable: take(RELIABLE_STREAM),
-        identity: take(IDENTITY),
-    };
-    if offered == Offered::default() {
+    let (reliable, identity) = (take(RELIABLE_STREAM), take(IDENTITY));
+    if !reliable && !identity {
         return None;
     }
+    let offered = Offered {
+        call,
+        reliable,
+        identity,
+    };
     if extensions.is_empty() {
         params.remove("extensions");
     }
     Some((bytes(&document)?, offered))
 }
 
-/// Answers offers in the result of `initialize`; none if the message is no such result, or there is nothing to answer.
+/// Answers offers in the result of `initialize`; none if that has no place for them.
 pub(super) fn put_answers(message: &[u8], reliable: bool, statement: Option<&IdentityStatement>) -> Option<Bytes> {
-    if !reliable && statement.is_none() {
-        return None;
-    }
     let mut document = object(message)?;
     let result = document.get_mut("result")?.as_object_mut()?;
     let extensions = result.entry("extensions").or_insert(Value::Null);
@@ -130,6 +133,7 @@ mod tests {
             json!({"id": 1, "method": "initialize", "params": {"clientName": "c"}}),
             json!({"id": 1, "method": "initialize", "params": {"extensions": null}}),
             json!({"id": 1, "method": "initialize", "params": {"extensions": {"reliableStream": 2}}}),
+            json!({"method": "initialize", "params": {"extensions": {"reliableStream": 1, "identity": 1}}}),
             json!({"id": 1, "method": "other", "params": {"extensions": {"reliableStream": 1, "identity": 1}}}),
             json!([1]),
         ] {
@@ -154,7 +158,6 @@ mod tests {
             assert_eq!(answers(&result, true, Some(&statement)), Some(both));
             let one = named(json!({"identity": statement}));
             assert_eq!(answers(&result, false, Some(&statement)), Some(one));
-            assert_eq!(answers(&result, false, None), None);
         }
         let plain = json!({"id": 1, "result": {"sessionId": "s"}});
         let one = named(json!({"reliableStream": 1}));
@@ -162,6 +165,7 @@ mod tests {
         for other in [
             json!({"id": 1, "error": {"code": -32600, "message": "no"}}),
             json!({"id": 1, "result": 7}),
+            json!({"id": 1, "result": ["s", null, {}]}),
             json!({"id": 1, "result": {"extensions": 7}}),
         ] {
             assert_eq!(answers(&other, true, Some(&statement)), None, "{other}");

@@ -7,6 +7,8 @@ use rendezvous_transport::registry::Client;
 use rendezvous_wire::fingerprint::Fingerprint;
 use rendezvous_wire::id::{EnvironmentId, RegistrationId};
 
+use super::wanted::is_listed;
+
 /// Looks into the file of authorized harnesses, if there is one, and then asks the registry; whatever is not a clear yes is a no.
 pub(super) struct RegistryValidator {
     registry: Client,
@@ -31,12 +33,12 @@ impl RegistryValidator {
     }
 
     /// Whether the file lets the harness come, whatever the registry says. Without a file, everybody may.
-    fn is_authorized(&self, harness: Fingerprint) -> bool {
+    async fn is_authorized(&self, harness: Fingerprint) -> bool {
         let Some(authorized) = &self.authorized else {
             return true;
         };
         let file = authorized.path().display();
-        match authorized.allows(harness) {
+        match is_listed(authorized, harness).await {
             Ok(true) => return true,
             Ok(false) => {
                 tracing::warn!(%harness, %file, "harness refused: its fingerprint is not in the file of authorized harnesses");
@@ -53,7 +55,7 @@ impl RegistryValidator {
 impl Validator for RegistryValidator {
     async fn validate(&self, request: Request) -> Verdict {
         let harness = request.harness_key.fingerprint();
-        if !self.is_authorized(harness) {
+        if !self.is_authorized(harness).await {
             return Verdict::Reject;
         }
         let answer = self

@@ -2,7 +2,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rendezvous_identity::AuthorizedHarnesses;
+use rendezvous_identity::authorized::AuthorizedError;
 use rendezvous_wire::fingerprint::Fingerprint;
+use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
 
 /// Time between two looks at the file of a harness that is being served.
@@ -19,11 +21,22 @@ pub async fn revoked(authorized: Option<Arc<AuthorizedHarnesses>>, harness: Fing
     let mut misses = 0;
     loop {
         looks.tick().await;
-        let is_missing = matches!(authorized.allows(harness), Ok(false));
+        let is_missing = matches!(is_listed(&authorized, harness).await, Ok(false));
         misses = if is_missing { misses + 1 } else { 0 };
         if misses == 2 {
             tracing::info!(%harness, file = %authorized.path().display(), "harness is authorized no more, its stream ends");
             return;
         }
     }
+}
+
+/// Whether a harness stands in the file. Files may hang, and nobody else is to wait for them.
+pub(super) async fn is_listed(
+    authorized: &Arc<AuthorizedHarnesses>,
+    harness: Fingerprint,
+) -> Result<bool, AuthorizedError> {
+    let authorized = authorized.clone();
+    let looked = spawn_blocking(move || authorized.allows(harness)).await;
+    // The runtime ends: nobody comes any more.
+    looked.unwrap_or(Ok(false))
 }

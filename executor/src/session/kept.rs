@@ -129,7 +129,10 @@ impl Sessions {
             tracing::warn!(%error, "cannot keep output on disk");
             return Err(RpcError::internal(format!("cannot keep output on disk: {error}")));
         }
-        state.kept = Some(kept);
+        // Nobody who has left meanwhile was told, and the session's usual time is running; whoever comes back asks again.
+        if state.detached_at.is_none() {
+            state.kept = Some(kept);
+        }
         Ok(())
     }
 

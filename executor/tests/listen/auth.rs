@@ -118,3 +118,19 @@ async fn unusable_flags_are_refused() {
         assert!(!text.contains("the-token"), "{text}");
     }
 }
+
+/// No channel proves which harness has come, so a list of them would let everybody in.
+#[tokio::test]
+async fn a_list_of_harnesses_is_refused_where_it_means_nothing() {
+    let remote = ["--remote", "http://127.0.0.1:1", "--environment-id", "e"];
+    let direct = [&remote[..], &["--remote-transport", "direct", "--aws-sigv4"]].concat();
+    for mode in [&["--listen", "ws://127.0.0.1:0"][..], &["--listen", "stdio"], &direct] {
+        let args = [mode, &["--authorized-harnesses", "/nowhere"]].concat();
+        let (code, text) = refused(&args).await;
+        assert_eq!(code, Some(64), "{args:?}: {text}");
+        assert!(
+            text.contains("--authorized-harnesses cannot be used"),
+            "{args:?}: {text}"
+        );
+    }
+}

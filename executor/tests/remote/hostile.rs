@@ -1,8 +1,6 @@
 //! What a hostile relay, or strangers through it, send to a real executor, while an honest harness works beside them.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
 use prost::Message as _;
@@ -12,14 +10,15 @@ use rendezvous_wire::frame::proto::relay_message_frame::Body as Member;
 use rendezvous_wire::frame::proto::{RelayData, RelayHandshake, RelayMessageFrame, RelayReset};
 use rendezvous_wire::id::StreamId;
 use rendezvous_wire::limits::{HANDSHAKE_COOLDOWN, MAX_FAILED_HANDSHAKES, MAX_STREAMS, MAX_WS_MESSAGE};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
 use tokio_tungstenite::tungstenite::protocol::frame::{Frame as RawFrame, FrameHeader};
 
-use crate::process::POLL;
 use crate::raw::{RawStream, binary, handshake, is_reset, is_silent, stream_id};
 use crate::session::{Session, up};
-use crate::world::{Seen, World};
+use crate::world::{Seen, World, within};
 
 /// Most memory that an executor may ever have held, whatever it was sent: a debug build rests at about 30 MB.
 pub(crate) const MEMORY: u64 = 160 * 1024 * 1024;
@@ -207,7 +206,7 @@ async fn bad_handshakes_pause_admission() {
                 before_pause.elapsed() < 2 * HANDSHAKE_COOLDOWN,
                 "the pause does not end"
             );
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            healthy.goes_on().await;
         }
         assert!(
             before_pause.elapsed() >= HANDSHAKE_COOLDOWN,
@@ -231,41 +230,34 @@ async fn refused(world: &mut World, stream: &StreamId, number: u32) {
 
 /// A harness that runs one command after the other.
 struct Healthy {
-    runs: Arc<AtomicUsize>,
-    stop: Arc<AtomicBool>,
-    task: tokio::task::JoinHandle<()>,
+    runs: watch::Receiver<usize>,
+    task: JoinHandle<()>,
 }
 
 impl Healthy {
     async fn start(world: &World) -> Self {
         let mut session = Session::open(world).await;
-        let (runs, stop) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
-        let (counter, stopped) = (runs.clone(), stop.clone());
+        let (counter, runs) = watch::channel(0);
         let task = tokio::spawn(async move {
-            while !stopped.load(Ordering::Relaxed) {
+            loop {
                 assert_eq!(session.run("echo on").await, ("on\n".to_owned(), 0));
-                counter.fetch_add(1, Ordering::Relaxed);
+                counter.send_modify(|runs| *runs += 1);
             }
         });
-        Self { runs, stop, task }
+        Self { runs, task }
     }
 
     /// Two more commands are run from now: one of them whole.
     async fn goes_on(&self) {
-        let goal = self.runs.load(Ordering::Relaxed) + 2;
-        crate::world::within(async {
-            while self.runs.load(Ordering::Relaxed) < goal {
-                assert!(!self.task.is_finished(), "the healthy stream broke");
-                tokio::time::sleep(POLL).await;
-            }
-        })
-        .await;
+        let mut runs = self.runs.clone();
+        let goal = *runs.borrow() + 2;
+        let reached = within(runs.wait_for(|runs| *runs >= goal)).await;
+        assert!(reached.is_ok(), "the healthy stream broke");
     }
 }
 
 impl Drop for Healthy {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
         self.task.abort();
     }
 }

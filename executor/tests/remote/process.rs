@@ -2,12 +2,12 @@
 
 use std::net::SocketAddr;
 use std::process::Stdio;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::sync::watch;
 
 use crate::world::{ENVIRONMENT, World, within};
 
@@ -20,7 +20,7 @@ pub(crate) const POLL: Duration = Duration::from_millis(5);
 pub(crate) struct Executor {
     child: Child,
     stdout: Lines<BufReader<ChildStdout>>,
-    stderr: Arc<Mutex<String>>,
+    stderr: watch::Receiver<String>,
 }
 
 /// A command line without arguments, with an environment of its own.
@@ -60,13 +60,13 @@ impl Executor {
         let mut child = command.spawn().expect("the binary, executable for everybody");
         let stdout = BufReader::new(child.stdout.take().expect("stdout")).lines();
         let mut lines = BufReader::new(child.stderr.take().expect("stderr")).lines();
-        let stderr = Arc::new(Mutex::new(String::new()));
-        let collected = stderr.clone();
+        let (collected, stderr) = watch::channel(String::new());
         tokio::spawn(async move {
             while let Ok(Some(line)) = lines.next_line().await {
-                let mut text = collected.lock().expect("lock");
-                text.push_str(&line);
-                text.push('\n');
+                collected.send_modify(|text| {
+                    text.push_str(&line);
+                    text.push('\n');
+                });
             }
         });
         Self { child, stdout, stderr }
@@ -94,17 +94,14 @@ impl Executor {
     }
 
     pub(crate) fn stderr(&self) -> String {
-        self.stderr.lock().expect("lock").clone()
+        self.stderr.borrow().clone()
     }
 
     /// Waits until stderr holds `text`.
     pub(crate) async fn says(&self, text: &str) {
-        within(async {
-            while !self.stderr().contains(text) {
-                tokio::time::sleep(POLL).await;
-            }
-        })
-        .await;
+        let mut stderr = self.stderr.clone();
+        let said = within(stderr.wait_for(|all| all.contains(text))).await.is_ok();
+        assert!(said, "no {text:?} in:\n{}", self.stderr());
     }
 
     /// Where `--admin-listen` listens.
@@ -125,12 +122,8 @@ impl Executor {
     pub(crate) async fn end(mut self) -> (Option<i32>, String) {
         let status = within(self.child.wait()).await.expect("wait");
         // The reader ends with the pipe, which may outlive the process for a moment.
-        within(async {
-            while Arc::strong_count(&self.stderr) > 1 {
-                tokio::time::sleep(POLL).await;
-            }
-        })
-        .await;
+        // Nobody is left to write more: an error.
+        let _ = within(self.stderr.wait_for(|_| false)).await;
         (status.code(), self.stderr())
     }
 }

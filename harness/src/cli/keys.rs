@@ -77,7 +77,7 @@ impl KeyArgs {
         };
         let passphrase = match &self.identity_passphrase_file {
             Some(file) => Some(Passphrase::read(file).map_err(Failure::usage)?),
-            None => from_environment()?,
+            None => Passphrase::from_variable(PASSPHRASE).map_err(Failure::usage)?,
         };
         let now = time::now();
         let keys = IdentityFile::new(path, passphrase)
@@ -108,17 +108,13 @@ impl KeyArgs {
     }
 
     fn known(&self) -> Result<KnownExecutors, Failure> {
-        let missing = "no file of known executors: HOME is not set; use --known-executors";
+        let missing = match &self.known_executors {
+            Some(_) => "no file of known executors: --known-executors is `none`",
+            None => "no file of known executors: HOME is not set; use --known-executors",
+        };
         let file = self.known_file().context(missing).map_err(Failure::usage)?;
         Ok(KnownExecutors::new(file))
     }
-}
-
-fn from_environment() -> Result<Option<Passphrase>, Failure> {
-    use std::os::unix::ffi::OsStringExt as _;
-    let text = std::env::var_os(PASSPHRASE).filter(|text| !text.is_empty());
-    let passphrase = text.map(|text| Passphrase::new(text.into_vec(), PASSPHRASE));
-    passphrase.transpose().map_err(Failure::usage)
 }
 
 fn unusable(error: IdentityError) -> Failure {

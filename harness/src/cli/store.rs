@@ -109,7 +109,8 @@ impl Store {
         added.with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// Writes what is remembered of a session anew, whole or not at all. Another session that has the name by now is left alone.
+    /// Writes what is remembered of a session anew, whole or not at all. Another session that has the name is left alone,
+    /// unless it takes it in the same moment: this looks first, and then writes.
     ///
     /// # Errors
     ///

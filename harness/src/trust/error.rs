@@ -116,11 +116,15 @@ fn accept(place: &Place, shown: &Fingerprint) -> String {
     format!("harness -e {} known-executors accept {shown}", place.environment)
 }
 
-/// A key that is gone tomorrow is not worth remembering.
+/// That a key is gone tomorrow is only what the registry says, so whoever takes it looks at its fingerprint, too.
 fn remedy(place: &Place, shown: &Fingerprint, persistent: &bool) -> String {
+    let accept = accept(place, shown);
     if *persistent {
-        accept(place, shown)
-    } else {
-        format!("harness known-executors remove {}", place.environment)
+        return accept;
     }
+    format!(
+        "{accept} (it is said to have another key when it starts again; to take any from then on: harness known-executors \
+         remove {})",
+        place.environment
+    )
 }

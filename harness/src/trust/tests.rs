@@ -121,6 +121,65 @@ async fn a_successor_is_remembered_once_it_is_proved() {
     );
 }
 
+/// The connection may be lost right after the executor's owner has given it a new key.
+#[tokio::test]
+async fn a_session_with_a_given_fingerprint_goes_on_with_its_successor() {
+    let world = World::new();
+    let given = || KeyPolicy {
+        fingerprint: Some(key(1).fingerprint()),
+        ..KeyPolicy::known_in(world.known.path())
+    };
+    let mut guard = Guard::new(given(), REGISTRY, &environment());
+    guard.choose(&bundle(1, None)).await.unwrap();
+    guard.confirm(Some(&states(1))).await.unwrap();
+    guard.choose(&bundle(2, Some(1))).await.unwrap();
+    guard.confirm(Some(&states(2))).await.unwrap();
+    assert_eq!(guard.taken().unwrap().fingerprint, key(2).fingerprint());
+    assert_eq!(guard.choose(&bundle(2, Some(1))).await.unwrap(), key(2));
+    guard.confirm(Some(&states(2))).await.unwrap();
+
+    // The next session is told the old one, and believes nobody else.
+    let mut guard = Guard::new(given(), REGISTRY, &environment());
+    let error = guard.choose(&bundle(2, Some(1))).await.unwrap_err();
+    assert!(matches!(error, KeyError::Unexpected { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn without_a_file_a_session_keeps_to_a_key_that_lasts() {
+    let mut guard = Guard::new(KeyPolicy::default(), REGISTRY, &environment());
+    guard.choose(&bundle(1, None)).await.unwrap();
+    guard.confirm(Some(&states(1))).await.unwrap();
+    assert_eq!(guard.taken().unwrap().standing, Standing::NotRemembered);
+    let error = guard.choose(&bundle(2, None)).await.unwrap_err();
+    assert!(matches!(error, KeyError::Changed { .. }), "{error}");
+    assert_eq!(guard.choose(&bundle(2, Some(1))).await.unwrap(), key(1));
+    guard.confirm(Some(&states(2))).await.unwrap();
+    assert_eq!(guard.choose(&bundle(2, None)).await.unwrap(), key(2));
+
+    // One that does not last ends with its process, which its session may outlive.
+    let mut guard = Guard::new(KeyPolicy::default(), REGISTRY, &environment());
+    for byte in [1, 2] {
+        let mut bundle = bundle(byte, None);
+        bundle.identity = IdentityClaim::default();
+        guard.choose(&bundle).await.unwrap();
+        guard.confirm(None).await.unwrap();
+    }
+}
+
+/// The registry says whether a key lasts, and could say anything: the remedy is bound to the fingerprint in any case.
+#[tokio::test]
+async fn a_key_that_is_said_not_to_last_is_accepted_by_its_fingerprint() {
+    let world = World::new();
+    let mut guard = world.guard();
+    guard.choose(&bundle(1, None)).await.unwrap();
+    guard.confirm(Some(&states(1))).await.unwrap();
+    let mut changed = bundle(2, None);
+    changed.identity = IdentityClaim::default();
+    let text = guard.choose(&changed).await.unwrap_err().to_string();
+    let accept = format!("then: harness -e lab known-executors accept {} (", key(2).fingerprint());
+    assert!(text.contains(&accept), "{text}");
+}
+
 #[tokio::test]
 async fn a_handshake_that_fails_once_may_be_a_bad_moment() {
     let world = World::new();

@@ -7,18 +7,17 @@
 #![expect(clippy::cast_possible_truncation, reason = "sizes and counts are chosen here")]
 
 mod connected;
-mod installation;
 mod measure;
 mod ssh;
 
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use rendezvous_integration_tests::Context;
 use rendezvous_integration_tests::executor::End;
+use rendezvous_integration_tests::installation::Installation;
 use rendezvous_integration_tests::stock::Version;
+use rendezvous_integration_tests::{Context, bench};
 
-use installation::Installation;
 use measure::{Row, Way};
 use ssh::Server;
 
@@ -39,19 +38,9 @@ fn main() -> ExitCode {
     }
 }
 
-fn wanted(name: &str) -> bool {
-    match std::env::var("BENCH_ONLY") {
-        Ok(only) => only.split(',').any(|wanted| wanted == name),
-        Err(_) => true,
-    }
-}
-
 #[tokio::main(worker_threads = 1)]
 async fn run() -> anyhow::Result<()> {
-    let scale: f64 = std::env::var("BENCH_SCALE")
-        .ok()
-        .and_then(|scale| scale.parse().ok())
-        .unwrap_or(1.0);
+    let scale = bench::scale()?;
     let cx = Context::new()?;
     let result = rows(&cx, scale).await;
     if result.is_err() {
@@ -69,7 +58,7 @@ async fn run() -> anyhow::Result<()> {
 async fn rows(cx: &Context, scale: f64) -> anyhow::Result<Vec<Row>> {
     let mut rows = Vec::new();
     let ends = [("ours", End::Ours), ("stock", End::Stock(Version::V0_171))];
-    let ends: Vec<_> = ends.into_iter().filter(|(name, _)| wanted(name)).collect();
+    let ends: Vec<_> = ends.into_iter().filter(|(name, _)| bench::wants(name)).collect();
     if !ends.is_empty() {
         let installation = Installation::start(cx).await?;
         for (name, end) in ends {
@@ -89,7 +78,7 @@ async fn rows(cx: &Context, scale: f64) -> anyhow::Result<Vec<Row>> {
             );
         }
     }
-    if wanted("ssh") {
+    if bench::wants("ssh") {
         match Server::start(cx).await.context("sshd") {
             Ok(server) => {
                 for (name, way) in server.ways(cx)? {

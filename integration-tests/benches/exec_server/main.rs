@@ -12,10 +12,10 @@ mod table;
 
 use std::process::ExitCode;
 
-use rendezvous_integration_tests::Context;
 use rendezvous_integration_tests::exec_server::{ExecServer, Over};
 use rendezvous_integration_tests::executor::End;
 use rendezvous_integration_tests::stock::Version;
+use rendezvous_integration_tests::{Context, bench};
 
 use measure::{Figures, Workload};
 
@@ -34,11 +34,8 @@ async fn main() -> ExitCode {
 }
 
 async fn run() -> anyhow::Result<()> {
-    let scale: f64 = std::env::var("BENCH_SCALE")
-        .ok()
-        .and_then(|scale| scale.parse().ok())
-        .unwrap_or(1.0);
-    if std::env::var("BENCH_ONLY").is_ok_and(|only| !only.split(',').any(|wanted| wanted == "exec-server")) {
+    let scale = bench::scale()?;
+    if !bench::wants("exec-server") {
         return Ok(());
     }
     let cx = Context::new()?;

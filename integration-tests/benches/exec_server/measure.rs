@@ -7,6 +7,7 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use rendezvous_integration_tests::bench::quantile;
 use rendezvous_integration_tests::exec_server::ExecServer;
 use serde_json::json;
 
@@ -79,8 +80,7 @@ impl fmt::Display for Figures {
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_unstable_by(f64::total_cmp);
-    values[values.len() / 2]
+    quantile(&mut values, 0.5)
 }
 
 /// All workloads, on a new connection.

@@ -24,6 +24,8 @@ mod window;
 
 use std::process::ExitCode;
 
+use rendezvous_integration_tests::bench;
+
 use peers::{Forwarder, Kind};
 
 /// Turns that each forwarder gets with each load; the machine is faster at one time than at another.
@@ -59,17 +61,10 @@ fn main() -> ExitCode {
 
 fn run() -> anyhow::Result<()> {
     peers::raise_file_limit()?;
-    let scale: f64 = std::env::var("BENCH_SCALE")
-        .ok()
-        .and_then(|scale| scale.parse().ok())
-        .unwrap_or(1.0);
-    let only = std::env::var("BENCH_ONLY").ok();
+    let scale = bench::scale()?;
     let mut rows = Vec::new();
     for kind in [Kind::Copy, Kind::Haproxy, Kind::Naive, Kind::Iroh, Kind::Relay] {
-        if only
-            .as_deref()
-            .is_some_and(|only| !only.split(',').any(|name| name == kind.name()))
-        {
+        if !bench::wants(kind.name()) {
             continue;
         }
         if kind == Kind::Haproxy && !peers::has_haproxy() {

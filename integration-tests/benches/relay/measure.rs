@@ -9,6 +9,7 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
+use rendezvous_integration_tests::bench::quantile;
 use rendezvous_wire::ticket::Role;
 
 use crate::client::{connect, data, masked, read_frame};
@@ -163,11 +164,6 @@ pub(crate) fn round_trips(forwarder: &mut Forwarder, size: usize, count: usize) 
     }
     echoing.join().expect("the echo")?;
     Ok((quantile(&mut times, 0.5), quantile(&mut times, 0.99)))
-}
-
-fn quantile(times: &mut [f64], at: f64) -> f64 {
-    times.sort_unstable_by(f64::total_cmp);
-    times[((times.len() - 1) as f64 * at) as usize]
 }
 
 /// Many streams at once.

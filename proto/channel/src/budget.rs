@@ -174,15 +174,20 @@ mod tests {
     }
 
     #[test]
-    fn three_parts_hold_the_longest_message_each() {
+    fn three_parts_hold_the_longest_message_each_and_one_holds_two() {
         use rendezvous_wire::limits::{MAX_MESSAGE, MESSAGE_PREFIX_LEN};
-        let whole = Budget::new(4 * MAX_MESSAGE);
-        let mut leases: Vec<Lease> = (0..3).map(|_| whole.part().lease()).collect();
-        for step in 1..=64 {
-            for lease in &mut leases {
-                lease.resize((MAX_MESSAGE + MESSAGE_PREFIX_LEN) / 64 * step).unwrap();
+        const LONGEST: usize = MAX_MESSAGE + MESSAGE_PREFIX_LEN;
+        let whole = Budget::new(4 * LONGEST);
+        let fill = |mut leases: Vec<Lease>| {
+            for step in 1..=64 {
+                for lease in &mut leases {
+                    lease.resize(LONGEST * step / 64).unwrap();
+                }
             }
-        }
+        };
+        fill((0..3).map(|_| whole.part().lease()).collect());
+        let one = whole.part();
+        fill((0..2).map(|_| one.lease()).collect());
     }
 
     #[test]

@@ -95,7 +95,7 @@ impl Stamp {
     /// Whether the file had its last change long enough ago that a later one would show: clocks of file systems tick slowly.
     pub(crate) fn is_settled(self, now: u64) -> bool {
         let [modified, _, changed, ..] = self.0;
-        i64::try_from(now).is_ok_and(|now| modified.max(changed) + 1 < now)
+        i64::try_from(now).is_ok_and(|now| modified.max(changed).saturating_add(1) < now)
     }
 
     /// The stamp of the file that is there now.

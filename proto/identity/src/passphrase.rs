@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io::{self, Read};
+use std::os::unix::ffi::OsStringExt as _;
 use std::path::Path;
 
 use zeroize::Zeroizing;
@@ -94,11 +95,17 @@ impl Passphrase {
         Self::new(bytes.as_slice(), origin)
     }
 
-    pub(crate) fn as_bytes(&self) -> &[u8] {
-        &self.0
+    /// Takes it from an environment variable; none if that is unset or empty.
+    ///
+    /// # Errors
+    ///
+    /// It is too long.
+    pub fn from_variable(name: &str) -> Result<Option<Self>, PassphraseError> {
+        let text = std::env::var_os(name).filter(|text| !text.is_empty());
+        text.map(|text| Self::new(text.into_vec(), name)).transpose()
     }
 
-    /// The passphrase itself, to be handed over.
+    /// The passphrase itself.
     pub fn expose(&self) -> &[u8] {
         &self.0
     }
@@ -118,7 +125,7 @@ mod tests {
     fn one_line_of_anything() {
         for (text, expected) in [("correct horse\n", "correct horse"), (" ä\r\n", " ä"), ("x", "x")] {
             let passphrase = Passphrase::from_reader(text.as_bytes(), "stdin").unwrap();
-            assert_eq!(passphrase.as_bytes(), expected.as_bytes());
+            assert_eq!(passphrase.expose(), expected.as_bytes());
             assert!(!format!("{passphrase:?}").contains(expected));
         }
         for text in ["", "\n", "\r\n"] {

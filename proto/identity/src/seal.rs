@@ -100,7 +100,7 @@ fn derive(
     let params = Params::new(memory_kib, passes, 1, Some(KEY_LEN)).map_err(|_| SealError::Malformed("parameters"))?;
     let mut key = Zeroizing::new([0; KEY_LEN]);
     Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
-        .hash_password_into(passphrase.as_bytes(), salt, &mut *key)
+        .hash_password_into(passphrase.expose(), salt, &mut *key)
         .map_err(|_| SealError::System("the key derivation fails"))?;
     Ok(key)
 }

@@ -196,10 +196,17 @@ impl Server {
         }
         // To close the listener resets whom the kernel has let in already.
         if let Ok(listener) = self.listener.into_std() {
-            while let Ok((tcp, addr)) = listener.accept() {
-                let tcp = tcp.set_nonblocking(true).and_then(|()| TcpStream::from_std(tcp));
-                if let Ok(tcp) = tcp {
-                    let_in(tcp, addr);
+            // New ones may come as fast as they are let in.
+            for _ in 0..BACKLOG {
+                match listener.accept() {
+                    Ok((tcp, addr)) => {
+                        let tcp = tcp.set_nonblocking(true).and_then(|()| TcpStream::from_std(tcp));
+                        if let Ok(tcp) = tcp {
+                            let_in(tcp, addr);
+                        }
+                    }
+                    Err(error) if is_passing(&error) => {}
+                    Err(_) => break,
                 }
             }
         }
@@ -223,14 +230,16 @@ fn http(limits: &Limits) -> http1::Builder {
 }
 
 async fn accept_failed(error: &io::Error) {
-    match error.kind() {
-        // The peer gave up before it was accepted.
-        io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset => {}
-        _ => {
-            tracing::warn!(%error, "cannot accept connections");
-            tokio::time::sleep(ACCEPT_PAUSE).await;
-        }
+    if !is_passing(error) {
+        tracing::warn!(%error, "cannot accept connections");
+        tokio::time::sleep(ACCEPT_PAUSE).await;
     }
+}
+
+/// Whether it says nothing of the next connection: a peer gave up before it was accepted.
+fn is_passing(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
+    matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
 }
 
 enum Admission {

@@ -331,13 +331,8 @@ async fn running_processes_are_bounded() {
     ));
     assert!(world.processes.terminate("7"));
     // A start that is cancelled gives its place back at once, a process when it is closed.
-    timeout(PATIENCE, async {
-        while world.processes.start("more", run(&["true"])).await.is_err() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await
-    .expect("a place in time");
+    until("a place", || world.processes.running() < MAX_PROCESSES).await;
+    world.start("more", run(&["true"])).await;
 }
 
 #[tokio::test]

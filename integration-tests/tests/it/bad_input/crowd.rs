@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use rendezvous_integration_tests::Context;
 use rendezvous_integration_tests::peer::{self, Peer, made_up_key};
+use rendezvous_integration_tests::{Context, wait};
 use rendezvous_wire::frame::Body;
-use rendezvous_wire::limits::MAX_STREAMS;
+use rendezvous_wire::key::PublicKey;
+use rendezvous_wire::limits::{MAX_STREAMS, MAX_STREAMS_PER_HARNESS};
 use tokio::time::Instant;
 
 use super::yard::{PROMPT, Yard, expect, open_stream, stream_works};
@@ -15,8 +16,8 @@ use super::yard::{PROMPT, Yard, expect, open_stream, stream_works};
 const FLOOD: usize = 128 * 1024 * 1024;
 /// Payload of one record.
 const RECORD: usize = 61_456;
-/// Streams of one harness key that a relay lets through to one executor.
-const OF_ONE_KEY: usize = MAX_STREAMS / 4 * 3;
+/// Connections of one harness key that a relay lets through to one executor.
+const CONNECTIONS_OF_ONE_KEY: usize = MAX_STREAMS / 4 * 3;
 
 pub(crate) async fn one_stream_too_many(cx: Context) -> Result<()> {
     let yard = Yard::open(&cx).await?;
@@ -24,13 +25,15 @@ pub(crate) async fn one_stream_too_many(cx: Context) -> Result<()> {
     let mut harnesses = Vec::new();
     let (greedy, other) = (made_up_key(9), made_up_key(10));
     for number in 0..MAX_STREAMS {
-        let key = if number < OF_ONE_KEY { &greedy } else { &other };
-        if number == OF_ONE_KEY {
-            let dialled = Peer::dial(&yard.harness_url_for(&greedy).await?).await?;
-            ensure!(dialled.as_ref().err() == Some(&429), "one more of a key: {dialled:?}");
+        let key = if number < MAX_STREAMS_PER_HARNESS {
+            &greedy
+        } else {
+            &other
+        };
+        if number == MAX_STREAMS_PER_HARNESS {
+            no_more_of(&yard, &greedy, CONNECTIONS_OF_ONE_KEY - number).await?;
         }
-        let url = yard.harness_url_for(key).await?;
-        let mut harness = Peer::open(&url).await.with_context(|| format!("harness {number}"))?;
+        let mut harness = come(&yard, key).await.with_context(|| format!("harness {number}"))?;
         let stream = open_stream(&mut executor, &mut harness)
             .await
             .with_context(|| format!("stream {number}"))?;
@@ -50,9 +53,29 @@ pub(crate) async fn one_stream_too_many(cx: Context) -> Result<()> {
     drop(left);
     let reset = expect(&mut executor, |body| matches!(body, Body::Reset { .. })).await?;
     ensure!(reset.stream_id == stream, "the reset is for another stream");
-    let mut next = Peer::open(&yard.harness_url_for(&other).await?).await?;
+    let mut next = come(&yard, &other).await?;
     open_stream(&mut executor, &mut next).await?;
     yard.memory_is_bounded()
+}
+
+/// A key may connect so many more times; the next time it is told so.
+async fn no_more_of(yard: &Yard, key: &PublicKey, more: usize) -> Result<()> {
+    let mut silent = Vec::new();
+    for _ in 0..more {
+        silent.push(Peer::open(&yard.harness_url_for(key).await?).await?);
+    }
+    let dialled = Peer::dial(&yard.harness_url_for(key).await?).await?;
+    ensure!(dialled.as_ref().err() == Some(&429), "one more of a key: {dialled:?}");
+    Ok(())
+}
+
+/// A harness that finds a place, if need be once those who have just left are missed.
+async fn come(yard: &Yard, key: &PublicKey) -> Result<Peer> {
+    let dial = || async {
+        let url = yard.harness_url_for(key).await.ok()?;
+        Peer::dial(&url).await.ok()?.ok()
+    };
+    wait::until("a place on the executor's connection", wait::SOON, dial).await
 }
 
 pub(crate) async fn harness_never_reads(cx: Context) -> Result<()> {

@@ -7,15 +7,17 @@ use rendezvous_integration_tests::{Context, Program, wait};
 
 use super::{House, text};
 
+/// What a harness prints of its key; the key is made when it is not there.
+async fn fingerprint(house: &House, identity: &[&str]) -> Result<String> {
+    let shown = house.harness(&[&["identity"], identity].concat()).await?;
+    Ok(shown.success()?.text())
+}
+
 pub(super) async fn authorized(cx: Context) -> Result<()> {
     let mut house = House::open(&cx).await?;
     let (file, list) = (cx.folder().join("harness-identity"), cx.folder().join("authorized"));
     let identity = ["--identity-file", text(&file)?];
-    let shown = house
-        .harness(&[&["identity"][..], &identity].concat())
-        .await?
-        .success()?
-        .text();
+    let shown = fingerprint(&house, &identity).await?;
     let option = ["--authorized-harnesses", text(&list)?];
     let missing = Program::run(
         &cx,
@@ -61,11 +63,7 @@ pub(super) async fn revoked(cx: Context) -> Result<()> {
     let house = House::open(&cx).await?;
     let (file, list) = (cx.folder().join("harness-identity"), cx.folder().join("authorized"));
     let identity = ["--identity-file", text(&file)?];
-    let shown = house
-        .harness(&[&["identity"][..], &identity].concat())
-        .await?
-        .success()?
-        .text();
+    let shown = fingerprint(&house, &identity).await?;
     fs::write(&list, &shown)?;
     let executor = house.executor(&["--authorized-harnesses", text(&list)?]).await?;
     let arguments = [&["run"], &identity[..], &["--", "sh", "-c", "echo begun; sleep 1000"]].concat();

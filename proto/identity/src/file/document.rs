@@ -6,6 +6,7 @@ use rendezvous_wire::fingerprint::Fingerprint;
 use rendezvous_wire::identity::MAX_PREVIOUS_KEYS;
 use rendezvous_wire::secret::Secret;
 use serde::{Deserialize, Serialize};
+use serde_json::error::Category;
 use zeroize::Zeroizing;
 
 use super::key::{Key, Keys, Retired, SEED_LEN, Seed};
@@ -51,7 +52,14 @@ impl From<SealError> for Fault {
 
 impl From<serde_json::Error> for Fault {
     fn from(error: serde_json::Error) -> Self {
-        Self::Malformed(error.to_string())
+        // Not its own text, which may quote what it found, and that may be a key.
+        let what = match error.classify() {
+            Category::Eof => "it ends too early",
+            Category::Data => "something else is expected",
+            Category::Syntax | Category::Io => "that is no JSON",
+        };
+        let (line, column) = (error.line(), error.column());
+        Self::Malformed(format!("line {line}, column {column}: {what}"))
     }
 }
 

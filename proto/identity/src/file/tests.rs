@@ -248,4 +248,19 @@ fn nothing_secret_is_printed() {
     ] {
         assert!(!text.contains("right") && !text.contains(&seed[..16]), "{text}");
     }
+    // A file that is not quite one, perhaps written by hand.
+    for text in [
+        format!("\"{seed}\""),
+        format!(r#"{{"rendezvous_identity": 1, "fingerprint": "{seed}"}}"#),
+        format!(
+            r#"{{"rendezvous_identity": 1, "fingerprint": "{}", "keys": ["{seed}"]}}"#,
+            keys.current().fingerprint()
+        ),
+        format!(r#"{{"{seed}": 1}}"#),
+    ] {
+        fs::write(file.path(), &text).unwrap();
+        let error = file.open().unwrap_err();
+        assert!(matches!(error, IdentityError::Malformed { .. }), "{error:?}");
+        assert!(!format!("{error} {error:?}").contains(&seed[..16]), "{error}");
+    }
 }

@@ -58,11 +58,12 @@ impl Backlog {
         WeakPart(Arc::downgrade(&self.0))
     }
 
-    /// Whether this part holds more than one of `n` parts should while others want some: `1 / (n + 1)` of all.
+    /// Whether this part holds more than one of `n` parts should while others want some: `1 / (n + 1)` of all. As long as
+    /// half of all is free nobody does: a stream that is held up cannot say either what would free what it holds.
     pub(crate) fn is_above_part(&self) -> bool {
         self.0.whole.as_ref().is_some_and(|whole| {
             let parts = whole.0.parts.load(Ordering::Relaxed);
-            self.held() > whole.0.limit / (parts + 1)
+            whole.held() > whole.0.limit / 2 && self.held() > whole.0.limit / (parts + 1)
         })
     }
 
@@ -150,11 +151,13 @@ mod tests {
     fn parts_count_for_the_whole_and_share_it() {
         let whole = Backlog::new(300);
         let (first, second) = (whole.part(), whole.part());
-        first.add(100);
+        first.add(101);
+        assert!(!first.is_above_part(), "more than half is free");
+        second.add(49);
         assert!(!first.is_above_part());
-        first.add(1);
+        second.add(1);
         assert!(first.is_above_part() && !second.is_above_part());
-        second.add(200);
+        second.add(150);
         assert_eq!((whole.held(), first.held(), second.held()), (301, 101, 200));
         assert!(whole.is_full() && first.is_full() && second.is_full());
         second.remove(200);

@@ -122,18 +122,38 @@ impl Core {
 
     /// Whether the harness's handshake may go to the executor now; asked again while it has to wait.
     pub fn ask_handshake(&mut self, connection: ConnectionId, now: Instant) -> Admission {
+        // An executor that has as many of a key as it takes resets the next one, which would count as a failure.
+        if self.begun_beside(connection) >= self.limits.begun_per_harness_key {
+            return Admission::Wait;
+        }
         let Some(harness) = self.harnesses.get_mut(&connection) else {
             return Admission::Wait;
         };
         let Some(executor) = self.executors.get_mut(&harness.executor) else {
             return Admission::Wait;
         };
-        harness.asked = true;
         let recent = self.credentials.recent(&harness.credential, now);
         let limit = self.limits.pending_handshakes_per_executor;
-        executor
+        let admission = executor
             .admissions
-            .ask(connection.0, &harness.credential, recent, limit, now)
+            .ask(connection.0, &harness.credential, recent, limit, now);
+        harness.asked |= admission == Admission::Go;
+        admission
+    }
+
+    /// Other streams of the harness's key on its executor whose handshake has been sent, and that are not over.
+    fn begun_beside(&self, connection: ConnectionId) -> usize {
+        let Some(asking) = self.harnesses.get(&connection) else {
+            return 0;
+        };
+        let Some(executor) = self.executors.get(&asking.executor) else {
+            return 0;
+        };
+        let others = executor.harnesses.iter().filter(|other| **other != connection);
+        others
+            .filter_map(|other| self.harnesses.get(other))
+            .filter(|other| other.key == asking.key && (other.asked || other.open) && !other.over)
+            .count()
     }
 
     /// The executor sent its first frame on the harness's stream.

@@ -378,6 +378,36 @@ fn one_key_does_not_take_every_place() {
 }
 
 #[test]
+fn a_key_that_has_all_that_an_executor_gives_it_waits_and_has_not_failed() {
+    let limits = Limits {
+        begun_per_harness_key: 2,
+        ..Limits::default()
+    };
+    let mut world = World::with(limits);
+    world.executor(&executor("env", 1));
+    let streams: Vec<_> = (0..3).map(|_| world.harness(&harness("env", 1, "a"))).collect();
+    for (number, connection) in streams.iter().enumerate() {
+        world.bind(*connection, &format!("s{number}")).unwrap();
+    }
+    assert_eq!(world.core.ask_handshake(streams[0], world.now), Admission::Go);
+    world.core.opened(streams[0]);
+    assert_eq!(world.core.ask_handshake(streams[1], world.now), Admission::Go);
+    for _ in 0..2 * FAILURES_PER_WINDOW {
+        assert_eq!(world.core.ask_handshake(streams[2], world.now), Admission::Wait);
+    }
+    let other = world.harness(&harness("env", 1, "b"));
+    world.bind(other, "other").unwrap();
+    assert_eq!(world.core.ask_handshake(other, world.now), Admission::Go);
+    // One of its streams ends, by itself or with its connection.
+    world.core.reset_by_harness(streams[1], world.now);
+    assert_eq!(world.core.ask_handshake(streams[2], world.now), Admission::Go);
+    world.core.connection_down(streams[0], world.now);
+    let next = world.harness(&harness("env", 1, "a"));
+    world.bind(next, "next").unwrap();
+    assert_eq!(world.core.ask_handshake(next, world.now), Admission::Go);
+}
+
+#[test]
 fn environments_that_are_remembered_are_bounded() {
     let mut world = World::new();
     let e = world.executor(&executor("held", 5));

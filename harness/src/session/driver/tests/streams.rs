@@ -38,12 +38,16 @@ fn ask_once(harness: &Harness) -> JoinHandle<Result<(), HarnessError>> {
     tokio::spawn(async move { harness.call::<Status>(&()).await.map(drop) })
 }
 
-async fn answer_status(executor: &mut Executor) {
-    let call = executor.next().await;
-    assert_eq!(call["method"], "environment/status");
+async fn say_ready(executor: &mut Executor, call: &Value) {
     executor
         .say(json!({"id": call["id"], "result": {"status": "ready"}}))
         .await;
+}
+
+async fn answer_status(executor: &mut Executor) {
+    let call = executor.next().await;
+    assert_eq!(call["method"], "environment/status");
+    say_ready(executor, &call).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -63,9 +67,7 @@ async fn a_worn_stream_is_replaced_when_nothing_is_under_way() {
     // The call that is under way ends where it began.
     let early = tokio::time::timeout(Duration::from_secs(5), next.calls.recv()).await;
     assert!(early.is_err(), "moved amid a call");
-    executor
-        .say(json!({"id": call["id"], "result": {"status": "ready"}}))
-        .await;
+    say_ready(&mut executor, &call).await;
     status.await.unwrap().unwrap();
     let call = next.initialize().await;
     assert_eq!(call["params"]["resumeSessionId"], "s");
@@ -93,9 +95,7 @@ async fn a_worn_stream_that_is_never_idle_takes_no_new_calls_in_the_end() {
     tokio::time::sleep(Duration::from_secs(2)).await;
     let third = ask_once(&harness);
     for call in [call, other] {
-        executor
-            .say(json!({"id": call["id"], "result": {"status": "ready"}}))
-            .await;
+        say_ready(&mut executor, &call).await;
     }
     let (pipe, mut next) = connection(8);
     attempts.send(Ok(pipe)).unwrap();
@@ -129,9 +129,7 @@ async fn a_stream_that_waits_for_its_connection_is_told_and_loses_no_call() {
         .wait_for(|state| matches!(state, LinkState::Connected))
         .await
         .unwrap();
-    executor
-        .say(json!({"id": call["id"], "result": {"status": "ready"}}))
-        .await;
+    say_ready(&mut executor, &call).await;
     status.await.unwrap().unwrap();
     assert!(
         !connections.has_changed().unwrap(),

@@ -3,24 +3,32 @@
 use std::net::TcpListener;
 
 use anyhow::Result;
-use rendezvous_integration_tests::executor::{self, End};
-use rendezvous_integration_tests::harness::Access;
-use rendezvous_integration_tests::registry::{self, Registry, Role};
-use rendezvous_integration_tests::relay::{self, Relay};
-use rendezvous_integration_tests::{Context, Program, stock, wait};
+use crate::executor::{self, End};
+use crate::harness::Access;
+use crate::registry::{self, Registry, Role};
+use crate::relay::{self, Relay};
+use crate::{Context, Program, stock, wait};
 
 /// The ends that can be reached, by the names of their environments.
 const ENVIRONMENTS: [&str; 2] = ["ours", "stock"];
 
-pub(crate) struct Installation {
+/// Services, and the credentials of two environments, `ours` and `stock`.
+#[derive(Debug)]
+pub struct Installation {
     registry: Registry,
-    pub(crate) relay: Relay,
+    /// The relay.
+    pub relay: Relay,
     harness_tokens: Vec<String>,
     executor_tokens: Vec<String>,
 }
 
 impl Installation {
-    pub(crate) async fn start(cx: &Context) -> Result<Self> {
+    /// Starts the services.
+    ///
+    /// # Errors
+    ///
+    /// One does not start.
+    pub async fn start(cx: &Context) -> Result<Self> {
         let registry = Registry::start(cx, registry::Options::default()).await?;
         let (mut harness_tokens, mut executor_tokens) = (Vec::new(), Vec::new());
         for id in ENVIRONMENTS {
@@ -42,7 +50,7 @@ impl Installation {
     }
 
     /// How the environment `id` is reached.
-    pub(crate) fn access(&self, id: &str) -> Access {
+    pub fn access(&self, id: &str) -> Access {
         Access {
             registry: self.registry.url().into(),
             environment: id.into(),
@@ -53,7 +61,11 @@ impl Installation {
     }
 
     /// Starts the executor of the environment `id` and waits until it can be reached.
-    pub(crate) async fn executor(&self, cx: &Context, id: &str, end: End) -> Result<Program> {
+    ///
+    /// # Errors
+    ///
+    /// It cannot be.
+    pub async fn executor(&self, cx: &Context, id: &str, end: End) -> Result<Program> {
         let token = self.token(&self.executor_tokens, id);
         let command = match end {
             End::Ours => {

@@ -2,12 +2,12 @@
 
 use std::net::TcpListener;
 
-use anyhow::Result;
 use crate::executor::{self, End};
 use crate::harness::Access;
 use crate::registry::{self, Registry, Role};
 use crate::relay::{self, Relay};
 use crate::{Context, Program, stock, wait};
+use anyhow::Result;
 
 /// The ends that can be reached, by the names of their environments.
 const ENVIRONMENTS: [&str; 2] = ["ours", "stock"];

@@ -5,12 +5,11 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
+use rendezvous_integration_tests::bench::quantile;
 use rendezvous_integration_tests::executor::End;
 use rendezvous_integration_tests::harness::Access;
-use rendezvous_integration_tests::site::{RelayKind, Site};
+use rendezvous_integration_tests::installation::Installation;
 use rendezvous_integration_tests::{Context, binaries};
-
-use crate::quantile;
 
 /// Bytes per read and write.
 const CHUNK: usize = 64 * 1024;
@@ -28,8 +27,9 @@ enum Direction {
 /// One turn of many is shorter or longer by chance: what counts is the median of the ratios of two neighbours.
 pub(crate) async fn print(scale: f64) -> Result<()> {
     let cx = Context::new()?;
-    let site = Site::start(&cx, End::Ours, RelayKind::StandAlone).await?;
-    let access = site.access();
+    let installation = Installation::start(&cx).await?;
+    let _executor = installation.executor(&cx, "ours", End::Ours).await?;
+    let access = installation.access("ours");
     let turns = (TURNS * scale).ceil() as usize;
     tokio::task::block_in_place(|| {
         println!("\n| reliable streams | on MB/s | off MB/s | on / off |\n|---|--:|--:|--:|");

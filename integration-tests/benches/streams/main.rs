@@ -7,13 +7,15 @@
 mod cost;
 mod crowd;
 mod restart;
+mod uplink;
 
 use std::process::ExitCode;
 
 use anyhow::Result;
+use rendezvous_integration_tests::bench;
 
 fn main() -> ExitCode {
-    match run() {
+    match uplink::own_network().and_then(|()| run()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error:#}");
@@ -22,33 +24,17 @@ fn main() -> ExitCode {
     }
 }
 
-fn wanted(name: &str) -> bool {
-    match std::env::var("BENCH_ONLY") {
-        Ok(only) => only.split(',').any(|wanted| wanted == name),
-        Err(_) => true,
-    }
-}
-
 #[tokio::main(worker_threads = 2)]
 async fn run() -> Result<()> {
-    let scale: f64 = std::env::var("BENCH_SCALE")
-        .ok()
-        .and_then(|scale| scale.parse().ok())
-        .unwrap_or(1.0);
-    if wanted("stream-cost") {
+    let scale = bench::scale()?;
+    if bench::wants("stream-cost") {
         cost::print(scale).await?;
     }
-    if wanted("stream-crowd") {
+    if bench::wants("stream-crowd") {
         crowd::print(scale).await?;
     }
-    if wanted("stream-restart") {
+    if bench::wants("stream-restart") {
         restart::print(scale).await?;
     }
     Ok(())
-}
-
-/// The value below which this part of them lies.
-fn quantile(values: &mut [f64], part: f64) -> f64 {
-    values.sort_unstable_by(f64::total_cmp);
-    values[((values.len() - 1) as f64 * part).round() as usize]
 }

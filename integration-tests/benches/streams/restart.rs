@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use rendezvous_integration_tests::bench::quantile;
 use rendezvous_integration_tests::executor::End;
 use rendezvous_integration_tests::model::{Call, Model};
 use rendezvous_integration_tests::site::{RelayKind, Site};
@@ -11,8 +12,6 @@ use rendezvous_integration_tests::stock::Version;
 use rendezvous_integration_tests::tap::{Sender, Tap};
 use rendezvous_integration_tests::{Context, Program, wait};
 use rendezvous_wire::frame::{Body, Frame};
-
-use crate::quantile;
 
 /// Writes without end, a little at a time.
 const WRITER: &str = "touch started; while [ ! -e go ]; do echo line; sleep 0.01; done";

@@ -6,10 +6,13 @@
 //! while the open streams work on.
 
 mod admission;
+mod deadlines;
 mod event;
 mod places;
+mod refusal;
 mod reliable;
 mod replay;
+mod turns;
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
@@ -20,13 +23,14 @@ use rendezvous_wire::frame::{Body, Frame};
 use rendezvous_wire::id::{EnvironmentId, RegistrationId, StreamId};
 use rendezvous_wire::key::{KeyDigest, PublicKey};
 use rendezvous_wire::limits::MAX_AUTHORIZATION;
-use rendezvous_wire::reason;
 use rendezvous_wire::secret::Secret;
 
 pub use event::{Counters, Ended, Event, StreamKey, ValidationId, Verdict};
 
 use self::admission::Admission;
+use self::deadlines::Deadlines;
 use self::replay::ReplayCache;
+use self::turns::{Share, Turns};
 use crate::budget::Budget;
 use crate::handshake::{CREDENTIAL_REJECTED, HandshakeError, Paused, Prologue, Responder, SessionKeys};
 use crate::identity::Identity;
@@ -55,8 +59,9 @@ pub struct Acceptor {
     replays: ReplayCache,
     /// Handshake answers and resets: they go before any record.
     control: VecDeque<Bytes>,
-    /// Streams with something to send, each once, in the order of their turns.
-    turns: VecDeque<StreamKey>,
+    turns: Turns,
+    deadlines: Deadlines,
+    suspended: usize,
     events: VecDeque<Event>,
     counters: Counters,
     last_number: u64,
@@ -75,8 +80,7 @@ enum Slot {
         /// What the streams of this harness share.
         budget: Budget,
         stream: Box<Stream>,
-        /// Whether `turns` holds the key.
-        has_turn: bool,
+        share: Share,
     },
 }
 
@@ -116,7 +120,9 @@ impl Acceptor {
             admission: Admission::default(),
             replays: ReplayCache::default(),
             control: VecDeque::new(),
-            turns: VecDeque::new(),
+            turns: Turns::default(),
+            deadlines: Deadlines::default(),
+            suspended: 0,
             events: VecDeque::new(),
             counters: Counters::default(),
             last_number: 0,
@@ -196,13 +202,8 @@ impl Acceptor {
     /// a while is transmitted.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.now = Some(now);
-        let due: Vec<StreamId> = self
-            .streams()
-            .filter(|stream| stream.poll_timeout().is_some_and(|deadline| deadline <= now))
-            .map(|stream| stream.id().clone())
-            .collect();
-        for id in due {
-            self.with(&id, |stream| stream.handle_timeout(now));
+        for key in self.deadlines.due(now) {
+            self.with_key(key, |stream| stream.handle_timeout(now));
         }
     }
 
@@ -236,21 +237,22 @@ impl Acceptor {
         self.with_key(key, |stream| stream.abort(reason));
     }
 
-    /// The next frame to be sent: handshakes and resets first, then one record of each stream in turn.
+    /// The next frame to be sent: handshakes and resets first, then the record of the stream that
+    /// has sent least.
     pub fn poll_transmit(&mut self) -> Option<Bytes> {
         loop {
             if let Some(frame) = self.control.pop_front() {
                 return Some(frame);
             }
-            let key = self.turns.pop_front()?;
+            let key = self.turns.pop()?;
             let Some(id) = self.active.get(&key).cloned() else {
                 continue;
             };
-            if let Some(Slot::Active { has_turn, .. }) = self.slots.get_mut(&id) {
-                *has_turn = false;
-            }
-            if let Some(Some(frame)) = self.with(&id, Stream::poll_transmit) {
-                return Some(frame);
+            // It waits until it is charged, so that it is not given a place before.
+            let frame = self.with(&id, Stream::poll_transmit).flatten();
+            self.charge(key, &id, frame.as_ref().map_or(0, Bytes::len));
+            if frame.is_some() {
+                return frame;
             }
         }
     }
@@ -267,7 +269,7 @@ impl Acceptor {
 
     /// When [`Self::handle_timeout`] has something to do.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.streams().filter_map(Stream::poll_timeout).min()
+        self.deadlines.first()
     }
 
     /// What was refused so far.
@@ -278,6 +280,16 @@ impl Acceptor {
     /// Streams that are open now.
     pub fn active_streams(&self) -> usize {
         self.active.len()
+    }
+
+    /// A stream has had its turn.
+    fn charge(&mut self, key: StreamKey, id: &StreamId, bytes: usize) {
+        if let Some(Slot::Active { stream, share, .. }) = self.slots.get_mut(id) {
+            self.turns.taken(share, bytes);
+            if stream.wants_transmit() {
+                self.turns.wait(key, share);
+            }
+        }
     }
 
     fn handle_handshake(&mut self, now: Instant, id: StreamId, message: &[u8]) {
@@ -379,26 +391,6 @@ impl Acceptor {
         self.fail_handshake(now, id);
     }
 
-    fn fail_handshake(&mut self, now: Instant, id: &StreamId) {
-        self.counters.failed_handshakes += 1;
-        self.counters.admission_pauses += u64::from(self.admission.failed(now));
-        self.push_refusal(id);
-    }
-
-    fn refuse(&mut self, id: &StreamId) {
-        self.counters.refused += 1;
-        self.push_refusal(id);
-    }
-
-    fn push_refusal(&mut self, id: &StreamId) {
-        if self.control.len() >= MAX_WAITING_REFUSALS {
-            self.counters.dropped_refusals += 1;
-            return;
-        }
-        let frame = Frame::reset(id.clone(), reason::PROTOCOL_ERROR);
-        self.control.push_back(frame.to_bytes());
-    }
-
     fn push_handshake(&mut self, id: StreamId, message: Vec<u8>) {
         let payload = message.into();
         let frame = Frame::new(id, Body::Handshake { payload });
@@ -411,6 +403,7 @@ impl Acceptor {
         let harness = initiator_key.digest();
         let budget = self.budget_for(harness);
         let stream = Box::new(Stream::accept_with(id.clone(), keys, &budget, self.offer.clone()));
+        self.deadlines.set(key, stream.poll_timeout());
         self.active.insert(key, id.clone());
         self.slots.insert(
             id.clone(),
@@ -419,7 +412,7 @@ impl Acceptor {
                 harness,
                 budget,
                 stream,
-                has_turn: false,
+                share: Share::default(),
             },
         );
         self.events.push_back(Event::StreamOpened {
@@ -432,13 +425,6 @@ impl Acceptor {
     fn number(&mut self) -> u64 {
         self.last_number += 1;
         self.last_number
-    }
-
-    fn streams(&self) -> impl Iterator<Item = &Stream> {
-        self.slots.values().filter_map(|slot| match slot {
-            Slot::Active { stream, .. } => Some(&**stream),
-            Slot::Pending(_) => None,
-        })
     }
 
     fn stream(&self, key: StreamKey) -> Option<&Stream> {
@@ -455,16 +441,14 @@ impl Acceptor {
 
     /// Calls an active stream and takes up what it has to say: events, its wish to send, its end.
     fn with<T>(&mut self, id: &StreamId, call: impl FnOnce(&mut Stream) -> T) -> Option<T> {
-        let Some(Slot::Active {
-            key, stream, has_turn, ..
-        }) = self.slots.get_mut(id)
-        else {
+        let Some(Slot::Active { key, stream, share, .. }) = self.slots.get_mut(id) else {
             return None;
         };
         let key = *key;
         if let Some(now) = self.now {
             stream.advance(now);
         }
+        self.suspended -= usize::from(stream.suspended_since().is_some());
         let result = call(stream);
         let mut ended = Ended::Here;
         while let Some(event) = stream.poll_event() {
@@ -484,10 +468,14 @@ impl Acceptor {
             }
             self.slots.remove(id);
             self.active.remove(&key);
+            self.deadlines.set(key, None);
             self.events.push_back(Event::StreamClosed { key, ended });
-        } else if stream.wants_transmit() && !*has_turn {
-            *has_turn = true;
-            self.turns.push_back(key);
+            return Some(result);
+        }
+        self.suspended += usize::from(stream.suspended_since().is_some());
+        self.deadlines.set(key, stream.poll_timeout());
+        if stream.wants_transmit() {
+            self.turns.wait(key, share);
         }
         Some(result)
     }

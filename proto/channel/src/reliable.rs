@@ -16,6 +16,7 @@ mod credit;
 mod error;
 mod ledger;
 mod mutant;
+mod pace;
 mod pool;
 mod proof;
 mod retained;
@@ -57,6 +58,8 @@ pub const ACK_DELAY: Duration = Duration::from_millis(20);
 pub const ACK_RECORDS: usize = 16;
 /// Bytes after which it waits no longer.
 pub const ACK_BYTES: usize = 256 * 1024;
+/// Bytes after which a trailer that confirms them waits no longer: what is kept longer is in no cache any more.
+pub const CONFIRM_BYTES: u64 = 512 * 1024;
 /// How long a trailer that confirms a piece waits.
 pub const CONFIRM_DELAY: Duration = Duration::from_millis(500);
 /// How long an acknowledgement in clear text is believed without a trailer.

@@ -16,6 +16,7 @@
 pub mod acceptor;
 pub mod dial;
 pub mod direct;
+mod flight;
 pub mod keepalive;
 pub mod link;
 pub mod policy;

@@ -51,6 +51,7 @@ pub use self::dialect::Dialect;
 pub use self::error::LinkError;
 use self::error::{ended, read_error, write_error};
 use crate::dial::Socket;
+use crate::flight::Flight;
 use crate::keepalive::{Action, Expired, Keepalive};
 use crate::text::clean;
 use crate::wake;
@@ -102,6 +103,8 @@ pub struct Link<S = Socket> {
     ahead_bytes: usize,
     /// Text messages that were dropped, where they do not end the connection.
     dropped_texts: Option<u64>,
+    /// Bounds what is on its way, where many streams share it.
+    flight: Option<Flight>,
     /// How the peer ended the connection, while messages from before are still to be delivered.
     ended: Option<LinkError>,
 }
@@ -143,6 +146,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
             ahead: VecDeque::new(),
             ahead_bytes: 0,
             dropped_texts: None,
+            flight: None,
             ended: None,
         }
     }
@@ -151,6 +155,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
     #[must_use]
     pub fn dropping_texts(mut self) -> Self {
         self.dropped_texts = Some(self.dropped_texts());
+        self
+    }
+
+    /// Has no more on its way from now on than the way takes, so that what is fed later and is urgent soon gets there.
+    #[must_use]
+    pub fn keeping_short(mut self) -> Self {
+        self.flight.get_or_insert_with(Flight::new);
         self
     }
 
@@ -168,8 +179,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
 
     /// Whether a message may be fed. When not, [`Event::Writable`] tells when there is room again.
     pub fn has_room(&mut self) -> bool {
-        self.wants_room = self.unwritten >= WRITE_LIMIT;
+        self.wants_room = !self.takes_more();
         !self.wants_room
+    }
+
+    fn takes_more(&self) -> bool {
+        self.unwritten < WRITE_LIMIT && self.flight.as_ref().is_none_or(Flight::has_room)
     }
 
     /// Gives a message to the write buffer; [`Self::next`], [`Self::idle`], [`Self::flush`] and [`Self::close`]
@@ -179,9 +194,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
     ///
     /// When the connection is broken, or when the owner fed far beyond [`WRITE_LIMIT`] without asking.
     pub fn feed(&mut self, message: Bytes) -> Result<(), LinkError> {
-        self.unwritten += message.len();
+        let len = message.len();
+        self.unwritten += len;
         match self.dialect {
-            Dialect::Relay => self.give(Message::Binary(message)),
+            Dialect::Relay => {
+                self.give(Message::Binary(message))?;
+                let ask = |flight: &mut Flight| flight.sent(Instant::now().into_std(), len);
+                match self.flight.as_mut().and_then(ask) {
+                    Some(ping) => self.give(Message::Ping(Bytes::copy_from_slice(&ping))),
+                    None => Ok(()),
+                }
+            }
             Dialect::Direct => self.give_in_frames(message),
         }
     }
@@ -294,7 +317,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
         }
         self.burst = 0;
         let written = self.poll_write(cx)?.is_ready();
-        if written && std::mem::take(&mut self.wants_room) {
+        if written && self.wants_room && self.takes_more() {
+            self.wants_room = false;
             return Poll::Ready(Ok(Event::Writable));
         }
         self.poll_keepalive(cx, LinkError::PongTimeout)?;
@@ -360,7 +384,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
                     Some(dropped) => *dropped += 1,
                     None => return Poll::Ready(Err(LinkError::Text)),
                 },
-                Message::Pong(_) => self.keepalive.pong(),
+                Message::Pong(payload) => {
+                    self.keepalive.pong();
+                    let heard = |flight: &mut Flight| flight.pong(Instant::now().into_std(), &payload);
+                    if let Some(ping) = self.flight.as_mut().and_then(heard) {
+                        self.give(Message::Ping(Bytes::copy_from_slice(&ping)))?;
+                        self.ping_unwritten = true;
+                    }
+                }
                 Message::Close(frame) => {
                     // The reply is queued already. If it does not go out at once, so be it: the peer wants to leave.
                     let _ = self.socket.poll_flush_unpin(cx);

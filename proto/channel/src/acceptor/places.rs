@@ -15,8 +15,7 @@ use crate::budget::Budget;
 impl Acceptor {
     /// Whether anybody's handshake may be read now: there is a place, and somebody to ask.
     pub(super) fn may_read(&self) -> bool {
-        let is_free =
-            self.active.len() < MAX_STREAMS || self.streams().any(|stream| stream.suspended_since().is_some());
+        let is_free = self.active.len() < MAX_STREAMS || self.suspended > 0;
         is_free && self.validations.len() < MAX_PENDING_VALIDATIONS
     }
 

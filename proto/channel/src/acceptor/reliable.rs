@@ -30,9 +30,7 @@ impl Acceptor {
 
     /// Streams that wait for their harnesses now.
     pub fn suspended_streams(&self) -> usize {
-        self.streams()
-            .filter(|stream| stream.suspended_since().is_some())
-            .count()
+        self.suspended
     }
 
     /// Says whether the ends of a stream agreed; see [`Stream::settle`].
@@ -60,6 +58,7 @@ impl Acceptor {
             } else {
                 self.slots.remove(&id);
                 self.active.remove(&key);
+                self.deadlines.set(key, None);
                 let ended = Ended::Disconnected;
                 self.events.push_back(Event::StreamClosed { key, ended });
             }

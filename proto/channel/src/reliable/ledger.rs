@@ -243,7 +243,12 @@ impl Ledger {
 
     /// Whether a record with a piece of this length may be sent.
     pub(crate) fn permits(&self, piece: usize) -> bool {
-        self.is_attached() && self.our_end.is_none() && self.allowed.permits(piece)
+        self.is_attached() && self.our_end.is_none() && self.allowed.permits(piece) && self.has_room(piece)
+    }
+
+    /// What carries nothing is never held up.
+    fn has_room(&self, piece: usize) -> bool {
+        piece == 0 || self.sent.has_room(piece)
     }
 
     /// The acknowledgement that a frame carries.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use super::mutant::{Switches, is_off};
+use super::pace::Pace;
 use super::rtt::RoundTrip;
 use super::{HINT_LIFETIME, ReliableError};
 
@@ -30,6 +31,8 @@ pub(super) struct Retained {
     first: u32,
     records: VecDeque<Sent>,
     bytes: usize,
+    /// Bytes of the records that nothing has hinted at.
+    outstanding: usize,
     eliciting: usize,
     /// The peer said in clear text that it has everything below; at least `first`.
     hinted: u32,
@@ -45,7 +48,14 @@ pub(super) struct Retained {
     allowance: u32,
     /// Since when something outstanding has waited for a confirmation.
     waiting_since: Option<Instant>,
+    pace: Pace,
     switches: Switches,
+}
+
+impl Sent {
+    fn cost(&self) -> usize {
+        self.frame.len() + OVERHEAD
+    }
 }
 
 impl Retained {
@@ -55,6 +65,7 @@ impl Retained {
             first,
             records: VecDeque::new(),
             bytes: 0,
+            outstanding: 0,
             eliciting: 0,
             hinted: first,
             hinted_bits: 0,
@@ -64,6 +75,7 @@ impl Retained {
             until: first,
             allowance: 0,
             waiting_since: None,
+            pace: Pace::new(),
             switches,
         }
     }
@@ -83,9 +95,15 @@ impl Retained {
         self.bytes
     }
 
+    /// Whether the path has room for another record with a piece of this length.
+    pub(super) fn has_room(&self, piece: usize) -> bool {
+        self.pace.permits(self.outstanding, piece + OVERHEAD)
+    }
+
     /// Keeps the record that was just sent.
     pub(super) fn push(&mut self, now: Instant, frame: Bytes, elicits: bool, rtt: &RoundTrip) {
         self.bytes += frame.len() + OVERHEAD;
+        self.outstanding += frame.len() + OVERHEAD;
         self.eliciting += usize::from(elicits);
         if elicits {
             self.waiting_since.get_or_insert(now);
@@ -128,8 +146,11 @@ impl Retained {
             if let Some(sent) = newest.and_then(|index| self.records.get(index))
                 && !sent.again
             {
-                rtt.sample(now.saturating_duration_since(sent.at));
+                let time = now.saturating_duration_since(sent.at);
+                rtt.sample(time);
+                self.pace.sample(now, time);
             }
+            self.delivered(now, upto);
             self.hinted = upto;
             self.hinted_bits = 0;
             self.progress(now, progress, rtt);
@@ -155,11 +176,14 @@ impl Retained {
             return Err(ReliableError::NeverSent);
         }
         let before = self.first;
+        if next > self.hinted {
+            self.delivered(now, next);
+        }
         while self.first < next
             && let Some(sent) = self.records.pop_front()
         {
             self.first += 1;
-            self.bytes -= sent.frame.len() + OVERHEAD;
+            self.bytes -= sent.cost();
             self.eliciting -= usize::from(sent.elicits);
         }
         if self.first == before {
@@ -179,6 +203,7 @@ impl Retained {
     pub(super) fn rewind(&mut self, now: Instant, next: u32, rtt: &mut RoundTrip) -> Result<(), ReliableError> {
         self.confirm(now, next, rtt)?;
         rtt.progress();
+        self.pace.forget();
         self.forget_hints();
         self.allowance = u32::MAX;
         if is_off!(self.switches, ResumeSendsNothing) {
@@ -257,10 +282,20 @@ impl Retained {
 
     fn forget_hints(&mut self) {
         self.hinted = self.first;
+        self.outstanding = self.bytes;
         self.hinted_bits = 0;
         self.hinted_since = None;
         self.cursor = self.first;
         self.until = self.next();
+    }
+
+    /// Everything below `upto` has arrived, which is more than was known.
+    fn delivered(&mut self, now: Instant, upto: u32) {
+        let known = usize::try_from(self.hinted - self.first).unwrap_or(usize::MAX);
+        let count = usize::try_from(upto - self.hinted).unwrap_or(usize::MAX);
+        let bytes = self.records.iter().skip(known).take(count).map(Sent::cost).sum();
+        self.pace.delivered(now, bytes, self.outstanding, upto, self.next());
+        self.outstanding -= bytes;
     }
 
     fn progress(&mut self, now: Instant, records: u32, rtt: &mut RoundTrip) {

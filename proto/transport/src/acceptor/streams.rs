@@ -114,7 +114,7 @@ impl Streams {
         V: Validator,
     {
         self.acceptor.reconnect(registration);
-        let mut link = link.dropping_texts();
+        let mut link = link.dropping_texts().keeping_short();
         let mut told = Told { on_stream, on_tally };
         let ended = tokio::select! {
             error = self.drive(&mut link, &validator, &mut told) => Some(Arc::new(error)),

@@ -240,6 +240,31 @@ async fn room_comes_back_with_an_event() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_the_peer_has_not_read_can_be_passed() {
+    let (link, mut peer) = pair(1 << 24).await;
+    let mut link = link.keeping_short();
+    for _ in 0..3 {
+        assert!(link.has_room());
+        link.feed(vec![0; 60_000].into()).expect("feed");
+    }
+    assert!(!link.has_room());
+    // All is written, and the peer has not read it.
+    tokio::select! {
+        event = link.next() => panic!("{event:?}"),
+        () = sleep(Duration::from_secs(1)) => {}
+    }
+    let (event, ()) = tokio::join!(link.next(), async {
+        for _ in 0..3 {
+            assert_eq!(receive(&mut peer).await.len(), 60_000);
+            assert!(matches!(receive(&mut peer).await, Message::Ping(_)));
+        }
+        peer.flush().await.expect("pongs");
+    });
+    assert_eq!(event.expect("event"), Event::Writable);
+    assert!(link.has_room());
+}
+
+#[tokio::test(start_paused = true)]
 async fn feeding_without_asking_ends_somewhere() {
     let (mut link, _peer) = pair(1024).await;
     let mut fed = 0;

@@ -1,0 +1,112 @@
+//! Whose turn it is to send: start-time fair queueing. Who has sent little goes first, so that a small message passes the
+//! bulk of other streams, and nobody gets more than another who wants as much.
+
+use std::collections::BTreeSet;
+
+use super::StreamKey;
+
+/// The streams that have something to send, each once.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    waiting: BTreeSet<(u64, StreamKey)>,
+    /// What the stream that was last in turn had sent before, as `Share::sent`.
+    reached: u64,
+}
+
+/// What one stream has sent: bytes, and what it let pass while it had nothing to send.
+#[derive(Debug, Default)]
+pub(super) struct Share {
+    sent: u64,
+    is_waiting: bool,
+}
+
+impl Turns {
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// The stream has something to send.
+    pub(super) fn wait(&mut self, key: StreamKey, share: &mut Share) {
+        if !std::mem::replace(&mut share.is_waiting, true) {
+            // Nothing is saved up.
+            share.sent = share.sent.max(self.reached);
+            self.waiting.insert((share.sent, key));
+        }
+    }
+
+    /// Whose turn it is. Its share has to be told, with [`Self::taken`] if there still is one.
+    pub(super) fn pop(&mut self) -> Option<StreamKey> {
+        let (sent, key) = self.waiting.pop_first()?;
+        self.reached = sent;
+        Some(key)
+    }
+
+    /// The stream that [`Self::pop`] gave has had its turn; it may wait again.
+    pub(super) fn taken(&mut self, share: &mut Share, bytes: usize) {
+        share.is_waiting = false;
+        share.sent = self.reached + bytes as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Serves streams with so much to send, in frames of this length, and says who was served.
+    fn serve(turns: &mut Turns, streams: &mut [(Share, usize, u32)], rounds: usize) -> Vec<u64> {
+        let mut served = Vec::new();
+        for _ in 0..rounds {
+            for (number, (share, _, left)) in streams.iter_mut().enumerate() {
+                if *left > 0 {
+                    turns.wait(StreamKey(number as u64), share);
+                }
+            }
+            let Some(StreamKey(number)) = turns.pop() else { break };
+            let (share, frame, left) = &mut streams[usize::try_from(number).unwrap()];
+            *left -= 1;
+            turns.taken(share, *frame);
+            served.push(number);
+        }
+        served
+    }
+
+    #[test]
+    fn those_who_want_the_same_take_turns() {
+        let mut streams = [0, 1, 2].map(|_| (Share::default(), 100, 3));
+        let served = serve(&mut Turns::default(), &mut streams, 100);
+        assert_eq!(served, [0, 1, 2, 0, 1, 2, 0, 1, 2]);
+    }
+
+    #[test]
+    fn small_frames_pass_large_ones_but_share_the_bytes() {
+        let mut streams = [(Share::default(), 1000, 5), (Share::default(), 100, 50)];
+        let served = serve(&mut Turns::default(), &mut streams, 100);
+        assert_eq!(served.len(), 55);
+        // Never far apart.
+        let mut sent = [0_i64; 2];
+        for number in served {
+            sent[usize::try_from(number).unwrap()] += [1000, 100][usize::try_from(number).unwrap()];
+            assert!((sent[0] - sent[1]).abs() <= 1000, "{sent:?}");
+        }
+    }
+
+    #[test]
+    fn who_was_silent_waits_for_one_frame_at_most_and_has_saved_nothing() {
+        let mut turns = Turns::default();
+        let mut streams = [
+            (Share::default(), 1000, 10),
+            (Share::default(), 1000, 10),
+            (Share::default(), 10, 0),
+        ];
+        assert_eq!(serve(&mut turns, &mut streams, 5), [0, 1, 0, 1, 0]);
+        streams[2].2 = 1;
+        assert_eq!(serve(&mut turns, &mut streams, 2), [1, 2]);
+        // Its silence lets it pass once, not as often as it was silent.
+        serve(&mut turns, &mut streams, 8);
+        streams[2] = (std::mem::take(&mut streams[2].0), 1000, 10);
+        streams[0].2 = 10;
+        streams[1].2 = 10;
+        let served = serve(&mut turns, &mut streams, 6);
+        assert_eq!(served.iter().filter(|number| **number == 2).count(), 2, "{served:?}");
+    }
+}

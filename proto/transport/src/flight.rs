@@ -1,0 +1,129 @@
+//! How much is on its way to the relay at once. Many streams share that way, and a message that is small and urgent waits
+//! behind what has been written to it; so no more is written than the way takes, and a little.
+//!
+//! Pings between the messages tell how far the relay has read. No clock, no socket.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// What may be on its way in any case, in bytes: two large frames.
+const LEAST: usize = 128 * 1024;
+/// The most: more than 1 Gbit/s at 100 ms needs.
+const MOST: usize = 32 * 1024 * 1024;
+/// How long what is on its way beyond what the way takes may need to get there. A relay or an executor that is busy takes
+/// about as long to say so.
+const DELAY: Duration = Duration::from_millis(5);
+/// Shortest time over which a rate is taken: ways let a little pass at once after a silence.
+const INTERVAL: Duration = Duration::from_millis(10);
+/// Intervals of which the one counts in which most arrived.
+const INTERVALS: usize = 16;
+/// The shortest round trip is that of this time and of as much before it: the way may change.
+const MEMORY: Duration = Duration::from_secs(300);
+
+/// The window of one connection.
+#[derive(Debug)]
+pub(crate) struct Flight {
+    window: usize,
+    /// Bytes that were given to the connection, and that the relay has read, so far.
+    sent: u64,
+    arrived: u64,
+    last_ping: u64,
+    pings: VecDeque<Ping>,
+    /// Shortest round trips: lately, and in the time before.
+    shortest: [Option<Duration>; 2],
+    since: Option<Instant>,
+    /// When the present interval began, and what had arrived by then.
+    interval: Option<(Instant, u64)>,
+    /// Bytes in a second.
+    rates: VecDeque<u128>,
+}
+
+#[derive(Debug)]
+struct Ping {
+    at: Instant,
+    /// What had been sent by then.
+    sent: u64,
+}
+
+impl Flight {
+    pub(crate) fn new() -> Self {
+        Self {
+            window: LEAST,
+            sent: 0,
+            arrived: 0,
+            last_ping: 0,
+            pings: VecDeque::new(),
+            shortest: [None; 2],
+            since: None,
+            interval: None,
+            rates: VecDeque::new(),
+        }
+    }
+
+    /// Whether another message may be sent.
+    pub(crate) fn has_room(&self) -> bool {
+        self.sent - self.arrived < self.window as u64
+    }
+
+    /// A message of this length was given to the connection. Says what a ping behind it has to carry, if there should be one.
+    pub(crate) fn sent(&mut self, now: Instant, len: usize) -> Option<[u8; 8]> {
+        self.sent += len as u64;
+        let is_due = self.sent - self.last_ping >= self.window as u64 / 4;
+        is_due.then(|| self.ping(now))
+    }
+
+    fn ping(&mut self, now: Instant) -> [u8; 8] {
+        self.last_ping = self.sent;
+        self.pings.push_back(Ping {
+            at: now,
+            sent: self.sent,
+        });
+        self.sent.to_be_bytes()
+    }
+
+    /// The relay answered a ping. What is no answer to one of ours means nothing; the answer to an earlier one need not come.
+    /// Says what another ping has to carry, if one is needed now.
+    pub(crate) fn pong(&mut self, now: Instant, payload: &[u8]) -> Option<[u8; 8]> {
+        let sent = u64::from_be_bytes(payload.try_into().ok()?);
+        let index = self.pings.iter().position(|ping| ping.sent == sent)?;
+        let ping = self.pings.drain(..=index).next_back()?;
+        let (start, before) = *self.interval.get_or_insert((ping.at, self.arrived));
+        self.arrived = ping.sent;
+        let passed = now.saturating_duration_since(start);
+        if passed >= INTERVAL {
+            if self.rates.len() == INTERVALS {
+                self.rates.pop_front();
+            }
+            let rate = u128::from(self.arrived - before) * 1_000_000 / passed.as_micros();
+            self.rates.push_back(rate);
+            self.interval = Some((now, self.arrived));
+        }
+        self.measure(now, now.saturating_duration_since(ping.at));
+        self.resize();
+        // A window that has become small would wait for ever.
+        let is_stuck = !self.has_room() && self.pings.is_empty();
+        is_stuck.then(|| self.ping(now))
+    }
+
+    /// Takes the time that a ping and its answer took.
+    fn measure(&mut self, now: Instant, time: Duration) {
+        let since = *self.since.get_or_insert(now);
+        if now.saturating_duration_since(since) >= MEMORY {
+            self.since = Some(now);
+            self.shortest = [None, self.shortest[0]];
+        }
+        let lately = &mut self.shortest[0];
+        *lately = Some(lately.map_or(time, |shortest| shortest.min(time)));
+    }
+
+    fn resize(&mut self) {
+        let fastest = self.rates.iter().max().copied().unwrap_or(0);
+        let shortest = self.shortest.iter().flatten().min().copied().unwrap_or_default();
+        // Twice what the way takes, so that one learns whether it takes more.
+        let bytes = fastest * (shortest * 2 + DELAY).as_micros() / 1_000_000;
+        self.window = usize::try_from(bytes).unwrap_or(MOST).clamp(LEAST, MOST);
+    }
+}
+
+#[cfg(test)]
+mod tests;

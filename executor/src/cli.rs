@@ -325,13 +325,7 @@ fn serve_operators(args: AdminArgs, status: Option<Status>, stop: CancellationTo
         return Ok(());
     };
     let admin = Admin::bind(addr)?;
-    let readiness = Arc::new(move || {
-        if status.as_ref().is_none_or(Status::is_connected) {
-            Vec::new()
-        } else {
-            vec!["not connected".to_owned()]
-        }
-    });
+    let readiness = Arc::new(move || status.as_ref().map(Status::obstacles).unwrap_or_default());
     let own = Listening::at(admin.local_addr());
     tokio::spawn(async move {
         // Programs of this executor must not come here through its proxies.

@@ -63,19 +63,49 @@ pub struct Options {
 /// Longest time that a stream may wait for its harness.
 pub const MAX_STREAM_GRACE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Whether the relay connection is up; clones watch the same executor.
+/// Whether new harnesses can be served; clones watch the same executor.
 #[derive(Clone, Debug, Default)]
-pub struct Status(Arc<AtomicBool>);
+pub struct Status(Arc<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    is_connected: AtomicBool,
+    is_refused: AtomicBool,
+}
 
 impl Status {
-    /// Whether harnesses can reach this executor now.
+    /// Whether the relay connection is up.
     pub fn is_connected(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.0.is_connected.load(Ordering::Relaxed)
     }
 
-    fn set(&self, connected: bool) {
-        self.0.store(connected, Ordering::Relaxed);
-        metrics::gauge!("executor_relay_connected").set(if connected { 1.0 } else { 0.0 });
+    /// Whether the registry took this executor's credential when it was shown last. While it does not, no new harness is
+    /// admitted; those that are there stay.
+    pub fn is_credential_accepted(&self) -> bool {
+        !self.0.is_refused.load(Ordering::Relaxed)
+    }
+
+    /// What keeps new harnesses away; for `/readyz`.
+    pub fn obstacles(&self) -> Vec<String> {
+        let obstacles = [
+            (self.is_connected(), "not connected"),
+            (
+                self.is_credential_accepted(),
+                "the registry refuses this executor's credential",
+            ),
+        ];
+        let obstacles = obstacles.into_iter().filter(|(is_well, _)| !is_well);
+        obstacles.map(|(_, what)| what.to_owned()).collect()
+    }
+
+    fn set_connected(&self, connected: bool) {
+        self.0.is_connected.store(connected, Ordering::Relaxed);
+        metrics::gauge!("executor_relay_connected").set(f64::from(u8::from(connected)));
+    }
+
+    fn set_credential_accepted(&self, accepted: bool) {
+        self.0.is_refused.store(!accepted, Ordering::Relaxed);
+        metrics::gauge!("executor_credential_accepted").set(f64::from(u8::from(accepted)));
     }
 }
 
@@ -94,7 +124,8 @@ pub async fn run(
     on_registered: impl FnMut(&Registration),
     shutdown: CancellationToken,
 ) -> Result<(), RemoteError> {
-    status.set(false);
+    status.set_connected(false);
+    status.set_credential_accepted(true);
     let (fingerprint, persistent) = (options.keys.fingerprint(), options.keys.is_persistent());
     tracing::info!(%fingerprint, persistent, earlier = options.keys.previous().len(), "this executor's key");
     let remote = Remote {
@@ -154,6 +185,7 @@ impl<S: FnMut(Accepted), R: FnMut(&Registration)> Way for Remote<S, R> {
         let claim = keys.claim();
         let registering = registry.register_as(environment, keys.current().public(), &claim);
         let mut registration = registering.await?;
+        self.status.set_credential_accepted(true);
         relays::leave_out_unusable(&mut registration, &self.options.dialer);
         Ok(registration)
     }
@@ -191,13 +223,14 @@ impl<S: FnMut(Accepted), R: FnMut(&Registration)> Way for Remote<S, R> {
     }
 
     async fn serve(&mut self, kept: &mut Kept, registration: &Registration, link: Link) {
-        self.status.set(true);
+        self.status.set_connected(true);
         tracing::info!(registration = %registration.id, "relay connection is up");
         let validator = RegistryValidator::new(
             self.options.registry.clone(),
             self.options.environment.clone(),
             registration.id.clone(),
             self.options.authorized.clone(),
+            self.status.clone(),
         );
         let streams = kept
             .streams
@@ -212,7 +245,7 @@ impl<S: FnMut(Accepted), R: FnMut(&Registration)> Way for Remote<S, R> {
         let (id, validator) = (registration.id.clone(), Arc::new(validator));
         let stop = self.shutdown.cancelled();
         let end = streams.serve(link, id, validator, on_stream, on_tally, stop).await;
-        self.status.set(false);
+        self.status.set_connected(false);
         if let Err(error) = end {
             metrics::counter!("executor_disconnects_total", "reason" => error.kind()).increment(1);
             tracing::warn!(reason = error.kind(), error = %chain(&*error), "relay connection is lost");

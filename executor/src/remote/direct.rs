@@ -45,7 +45,7 @@ pub async fn run(
     on_registered: impl FnMut(&DirectRegistration),
     shutdown: CancellationToken,
 ) -> Result<(), RemoteError> {
-    status.set(false);
+    status.set_connected(false);
     let direct = Direct {
         options,
         status,
@@ -118,7 +118,7 @@ impl<R: FnMut(&DirectRegistration)> Way for Direct<'_, R> {
     }
 
     async fn serve(&mut self, (): &mut (), registration: &DirectRegistration, link: Link) {
-        self.status.set(true);
+        self.status.set_connected(true);
         tracing::info!(registration = %registration.id, "connection is up");
         let (sender, mut receiver) = direct::over_link(link).split();
         let mut inlet = Inlet {
@@ -129,7 +129,7 @@ impl<R: FnMut(&DirectRegistration)> Way for Direct<'_, R> {
             () = self.server.serve_stream(sender, &mut inlet) => {}
             () = self.shutdown.cancelled() => {}
         }
-        self.status.set(false);
+        self.status.set_connected(false);
         match inlet.end {
             Some(StreamEnd::Disconnected(error)) => {
                 metrics::counter!("executor_disconnects_total", "reason" => error.kind()).increment(1);

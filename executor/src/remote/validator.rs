@@ -7,6 +7,7 @@ use rendezvous_transport::registry::Client;
 use rendezvous_wire::fingerprint::Fingerprint;
 use rendezvous_wire::id::{EnvironmentId, RegistrationId};
 
+use super::Status;
 use super::wanted::is_listed;
 
 /// Looks into the file of authorized harnesses, if there is one, and then asks the registry; whatever is not a clear yes is a no.
@@ -15,6 +16,7 @@ pub(super) struct RegistryValidator {
     environment: EnvironmentId,
     registration: RegistrationId,
     authorized: Option<Arc<AuthorizedHarnesses>>,
+    status: Status,
 }
 
 impl RegistryValidator {
@@ -23,12 +25,14 @@ impl RegistryValidator {
         environment: EnvironmentId,
         registration: RegistrationId,
         authorized: Option<Arc<AuthorizedHarnesses>>,
+        status: Status,
     ) -> Self {
         Self {
             registry,
             environment,
             registration,
             authorized,
+            status,
         }
     }
 
@@ -68,6 +72,12 @@ impl Validator for RegistryValidator {
                 &request.stream_id,
             )
             .await;
+        match &answer {
+            Ok(_) => self.status.set_credential_accepted(true),
+            Err(error) if error.is_unauthenticated() => self.status.set_credential_accepted(false),
+            // It says nothing of the credential.
+            Err(_) => {}
+        }
         let (verdict, label) = match answer {
             Ok(true) => (Verdict::Admit, "admitted"),
             Ok(false) => {

@@ -96,3 +96,43 @@ async fn health_readiness_and_metrics() {
     assert_eq!(get(addr, "/readyz").await.0, 503);
     assert_eq!(get(addr, "/").await.0, 404);
 }
+
+/// An executor whose credential has ended stays connected and can admit nobody.
+#[tokio::test]
+async fn a_credential_that_has_ended_is_no_good_health() {
+    let world = World::new();
+    let mut command = with_token(&world);
+    command.args(["--admin-listen", "127.0.0.1:0"]);
+    let mut executor = Executor::start(command);
+    let addr = executor.admin().await;
+    executor.line().await.expect("registered");
+    let mut session = Session::open(&world).await;
+    counted(addr, "executor_credential_accepted 1").await;
+
+    world.answer_validations(401, "{}");
+    assert!(world.harness().await.is_err());
+    counted(addr, "executor_credential_accepted 0").await;
+    counted(addr, "executor_relay_connected 1").await;
+    let (status, reasons) = get(addr, "/readyz").await;
+    assert_eq!((status, reasons.contains("credential")), (503, true), "{reasons}");
+    assert_eq!(session.run("echo still here").await, ("still here\n".to_owned(), 0));
+
+    // Only the registry's own word changes that.
+    world.answer_validations(500, "{}");
+    assert!(world.harness().await.is_err());
+    counted(addr, r#"executor_handshakes_total{verdict="failed"} 1"#).await;
+    counted(addr, "executor_credential_accepted 0").await;
+    world.answer_validations(200, r#"{"valid":true}"#);
+    world.harness().await.expect("admitted");
+    counted(addr, "executor_credential_accepted 1").await;
+    assert_eq!(get(addr, "/readyz").await, (200, "ready\n".to_owned()));
+
+    // What is taken for a registration is good again.
+    world.answer_validations(401, "{}");
+    assert!(world.harness().await.is_err());
+    counted(addr, "executor_credential_accepted 0").await;
+    world.answer_upgrades([404]);
+    world.cut();
+    counted(addr, "executor_credential_accepted 1").await;
+    counted(addr, r#"executor_registrations_total{result="ok"} 2"#).await;
+}

@@ -15,7 +15,8 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::builder::FalseyValueParser;
-use clap::{ArgGroup, Parser, Subcommand};
+use clap::parser::ValueSource;
+use clap::{ArgGroup, ArgMatches, Parser, Subcommand};
 use rendezvous_executor::aws;
 use rendezvous_executor::credential::{self, Wanted};
 use rendezvous_executor::listen::{ListenUrl, stop_with_stdin};
@@ -138,7 +139,8 @@ impl<E: Into<anyhow::Error>> From<E> for Stop {
 
 pub(crate) fn run() -> Result<(), Stop> {
     credential::protect().context("cannot hide this process's memory from its user's other processes")?;
-    let cli: Cli = exit::parse().map_err(Stop::Printed)?;
+    let (cli, sources): (Cli, _) = exit::parse_with_sources().map_err(Stop::Printed)?;
+    check_mode(&cli, &sources)?;
     credential::leave_environment(wanted(&cli), wants_passphrase(&cli)).map_err(Failure::usage)?;
     cli.direct.check(&cli.remote)?;
     let serves = cli.command.is_none();
@@ -229,6 +231,24 @@ impl Mode {
             Self::Remote(_, _, who) => Some(who.statement()),
             Self::Listen(..) | Self::Direct(..) | Self::Forward(..) | Self::Gateway(_) => None,
         }
+    }
+}
+
+/// Refuses options that mean nothing in this way of serving, above all those that would protect another one. Stock executors
+/// take `--environment-id` and `--name` for a listener, too; and variables may be meant for another executor.
+fn check_mode(cli: &Cli, sources: &ArgMatches) -> Result<(), Failure> {
+    let (strange, needed): (&[&str], _) = match (&cli.command, &cli.listen.listen) {
+        (Some(_), _) => return Ok(()),
+        (None, Some(_)) => (&remote::ONLY_REMOTE, "--remote"),
+        (None, None) => (&listen::ONLY_LISTENING, "--listen"),
+    };
+    let is_given = |id: &&&str| sources.value_source(id) == Some(ValueSource::CommandLine);
+    match strange.iter().find(is_given) {
+        Some(id) => Err(Failure::usage(format!(
+            "--{} means something with {needed} only",
+            id.replace('_', "-")
+        ))),
+        None => Ok(()),
     }
 }
 

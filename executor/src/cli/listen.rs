@@ -15,6 +15,17 @@ use tokio_util::sync::CancellationToken;
 /// The default of stock executors.
 const DEFAULT_URL: &str = "ws://127.0.0.1:0";
 
+/// Options of [`ListenArgs`] that say who may connect.
+pub(super) const ONLY_LISTENING: [&str; 7] = [
+    "ws_auth",
+    "ws_token_file",
+    "ws_token_sha256",
+    "ws_shared_secret_file",
+    "ws_issuer",
+    "ws_audience",
+    "ws_max_clock_skew_seconds",
+];
+
 /// Where to listen, and who may connect.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Serving directly")]

@@ -26,6 +26,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::identity::IdentityArgs;
 
+/// Options of [`RemoteArgs`] with secrets that only a registration uses.
+pub(super) const ONLY_REMOTE: [&str; 3] = ["token_file", "identity_file", "identity_passphrase_file"];
+
 /// Whom to register with, and as what.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Serving through a relay")]

@@ -8,7 +8,7 @@ use jsonwebtoken::{EncodingKey, Header};
 use serde_json::json;
 use tokio_tungstenite::tungstenite::Error;
 
-use crate::world::{Executor, refused};
+use crate::world::{Executor, command, refused};
 
 fn private(folder: &tempfile::TempDir, name: &str, content: &str) -> String {
     let path = folder.path().join(name);
@@ -133,4 +133,52 @@ async fn a_list_of_harnesses_is_refused_where_it_means_nothing() {
             "{args:?}: {text}"
         );
     }
+}
+
+#[tokio::test]
+async fn options_of_the_other_way_to_serve_are_refused() {
+    let remote = ["--remote", "http://127.0.0.1:1", "--environment-id", "e"];
+    let listen = ["--listen", "ws://127.0.0.1:0"];
+    let capability = ["--ws-auth", "capability-token"];
+    let cases: &[(&[&str], &[&str], [&str; 2])] = &[
+        (&remote, &capability, ["--ws-auth", "--listen"]),
+        (
+            &remote,
+            &["--ws-auth", "signed-bearer-token", "--ws-issuer", "me"],
+            ["--ws-auth", "--listen"],
+        ),
+        (&listen, &["--token-file", "/nowhere"], ["--token-file", "--remote"]),
+        (
+            &["--listen", "stdio"],
+            &["--identity-file", "/nowhere"],
+            ["--identity-file", "--remote"],
+        ),
+        (
+            &listen,
+            &["--identity-passphrase-file=-"],
+            ["--identity-passphrase-file", "--remote"],
+        ),
+    ];
+    for (mode, more, [option, needed]) in cases {
+        let args = [*mode, *more].concat();
+        let (code, text) = refused(&args).await;
+        assert_eq!(code, Some(64), "{args:?}: {text}");
+        let expected = format!("{option} means something with {needed} only");
+        assert!(text.contains(&expected), "{args:?}: {text}");
+    }
+}
+
+/// Variables may be there for another executor, and stock executors take an environment and a name.
+#[tokio::test]
+async fn variables_and_what_stock_executors_take_are_not_refused() {
+    let mut command = command(&["--listen", "--environment-id", "e", "--name", "n"]);
+    for name in [
+        "EXECUTOR_TOKEN_FILE",
+        "EXECUTOR_IDENTITY_FILE",
+        "EXECUTOR_IDENTITY_PASSPHRASE_FILE",
+    ] {
+        command.env(name, "/nowhere");
+    }
+    let executor = Executor::spawn(command).await;
+    executor.try_connect(None).await.expect("let in");
 }

@@ -264,3 +264,14 @@ async fn wrong_command_lines_end_with_64() {
     assert_eq!(code, Some(77), "{log}");
     assert!(log.contains("EXECUTOR_TOKEN"), "{log}");
 }
+
+/// They are there for an executor that listens.
+#[tokio::test]
+async fn variables_of_listeners_do_not_hinder() {
+    let world = World::new();
+    let mut command = with_token(&world);
+    command
+        .env("EXECUTOR_WS_AUTH", "capability-token")
+        .env("EXECUTOR_WS_TOKEN_FILE", "/nowhere");
+    Executor::start(command).line().await.expect("registered");
+}

@@ -5,7 +5,7 @@ use std::fmt;
 use std::io::Write as _;
 use std::process::{ExitCode, Termination};
 
-use clap::Parser;
+use clap::{ArgMatches, Parser};
 
 use crate::secret_file::SecretError;
 use crate::tls::TlsError;
@@ -124,7 +124,24 @@ fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn
 ///
 /// The exit code to end with, after everything was printed.
 pub fn parse<C: Parser>() -> Result<C, Exit> {
-    C::try_parse().map_err(|error| {
+    parse_with_sources().map(|(parsed, _)| parsed)
+}
+
+/// As [`parse`], with what tells where each value came from.
+///
+/// # Errors
+///
+/// As [`parse`].
+pub fn parse_with_sources<C: Parser>() -> Result<(C, ArgMatches), Exit> {
+    let mut command = C::command();
+    let parsed = command
+        .try_get_matches_from_mut(std::env::args_os())
+        .and_then(|matches| {
+            let parsed = C::from_arg_matches(&matches)?;
+            Ok((parsed, matches))
+        });
+    parsed.map_err(|error| {
+        let error = error.format(&mut command);
         let _ = error.print();
         if error.use_stderr() { Exit::Usage } else { Exit::Ok }
     })

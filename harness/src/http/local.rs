@@ -108,3 +108,61 @@ impl LocalBody {
             .map_err(|error| HarnessError::Body(error.to_string()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// A server that answers one request with this, and keeps the connection.
+    async fn server(answer: Vec<u8>) -> (String, tokio::task::JoinHandle<()>) {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let served = tokio::spawn(async move {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            socket.read_u8().await.unwrap();
+            // Whoever has had enough leaves.
+            let _ = socket.write_all(&answer).await;
+            let _ = socket.read_to_end(&mut Vec::new()).await;
+        });
+        (url, served)
+    }
+
+    #[tokio::test]
+    async fn a_redirect_is_followed_only_where_that_is_wanted() {
+        let moved = b"HTTP/1.1 302 Found\r\nLocation: /other\r\nContent-Length: 0\r\n\r\n";
+        let (url, _served) = server(moved.to_vec()).await;
+        let mut request = HttpRequest::new("GET", url);
+        request.redirects = RedirectPolicy::Stop;
+        request.timeout = Some(Duration::from_secs(60));
+        assert_eq!(LocalHttp::default().http(request).await.unwrap().status, 302);
+    }
+
+    #[tokio::test]
+    async fn a_request_has_its_time() {
+        let (url, _served) = server(Vec::new()).await;
+        let mut request = HttpRequest::new("GET", url);
+        request.timeout = Some(Duration::from_millis(200));
+        let client = LocalHttp::default();
+        let waited = tokio::time::timeout(Duration::from_secs(60), client.http(request)).await;
+        waited.expect("it is given up").unwrap_err();
+    }
+
+    #[tokio::test]
+    async fn a_whole_body_is_bounded() {
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", MAX_WHOLE_BODY + 1);
+        let (url, _served) = server([head.as_bytes(), &vec![0; MAX_WHOLE_BODY + 1]].concat()).await;
+        let error = LocalHttp::default()
+            .http(HttpRequest::new("GET", url))
+            .await
+            .unwrap_err();
+        assert!(
+            matches!(&error, HarnessError::Body(reason) if reason.contains("47185920")),
+            "{error}"
+        );
+    }
+}

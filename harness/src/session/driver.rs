@@ -205,7 +205,11 @@ async fn establish<C: Connector>(
             Ok::<_, AttemptError>(link)
         };
         let cut = tokio::time::timeout_at(recovery.deadline().into(), attempt);
-        let error = match cut.await {
+        let outcome = tokio::select! {
+            outcome = cut => outcome,
+            () = abandoned(&mut shared.connected) => return Ok(None),
+        };
+        let error = match outcome {
             Ok(Ok(link)) => return Ok(Some(link)),
             Ok(Err(error)) => error,
             Err(_) => return Err(AttemptError::Timeout),
@@ -224,6 +228,14 @@ async fn establish<C: Connector>(
                 }
             }
         }
+    }
+}
+
+/// Ready when nobody waits for the first connect any more.
+async fn abandoned(connected: &mut Option<oneshot::Sender<Result<Peer, HarnessError>>>) {
+    match connected {
+        Some(connected) => connected.closed().await,
+        None => std::future::pending().await,
     }
 }
 

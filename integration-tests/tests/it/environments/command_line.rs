@@ -115,6 +115,25 @@ async fn play(cx: Context) -> Result<()> {
     ];
     let finished = place.harness(&script, &[]).await?;
     ensure!(finished.code == 5 && finished.text() == "yes b\n", "{finished:?}");
+    // What is ours reaches neither the program, nor what runs there or here.
+    let secrets = [
+        ("HARNESS_IDENTITY_PASSPHRASE", "sesame"),
+        ("CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN", " "),
+        ("CODEX_PERMISSION_PROFILE", "sesame"),
+    ];
+    let look = "cat /proc/self/environ /proc/$PPID/environ | tr '\\0' '\\n'";
+    let finished = place
+        .harness(&["run", "-e", "box", "--", "sh", "-c", look], &secrets)
+        .await?;
+    for (name, _) in &secrets[..2] {
+        check::lacks(&finished.text(), name)?;
+    }
+    check::contains(&finished.success()?.text(), "BOX=yes")?;
+    let finished = place.harness(&["run", "-e", "local", "--", "env"], &secrets).await?;
+    for (name, _) in secrets {
+        check::lacks(&finished.text(), name)?;
+    }
+    check::contains(&finished.success()?.text(), "CODEX_HOME=")?;
     let confused = ["run", "-e", "A=b", "--", "true"];
     failed(&place.harness(&confused, &[]).await?, 64, "`--env` sets a variable")?;
     let info = place.harness(&["info", "-e", "local"], &[]).await?.success()?;

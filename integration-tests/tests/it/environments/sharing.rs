@@ -80,6 +80,8 @@ async fn sharing(cx: Context, end: End) -> Result<()> {
         "the session is lost"
     );
 
+    while_the_connection_is_lost(&environment, &link).await?;
+
     // The executor is another one, which does not know the session: that is lost, and one other opened for all.
     drop(server);
     let _server = behind(&cx, end, &link).await?;
@@ -97,6 +99,39 @@ async fn sharing(cx: Context, end: End) -> Result<()> {
         link.arrived(Party::Other) - before
     );
     ensure!(session.status().await.is_err(), "the lost session works");
+    Ok(())
+}
+
+/// Calls that come while the connection is lost wait for it, and open no other session.
+async fn while_the_connection_is_lost(environment: &Environment, link: &Link) -> Result<()> {
+    let session = environment.harness().await?.context("a session")?;
+    // A question that is on its way ends with the connection.
+    link.hold(Party::Other, true);
+    let lose = async {
+        link.refuse(Party::Other, true);
+        link.cut(Party::Other);
+    };
+    let started = std::time::Instant::now();
+    let (status, ()) = tokio::join!(environment.status(), lose);
+    ensure!(matches!(status, Status::Recovering { .. }), "{status:?}");
+    ensure!(
+        started.elapsed() < std::time::Duration::from_secs(9),
+        "it was asked for too long"
+    );
+    link.hold(Party::Other, false);
+    let back = async {
+        let mut state = session.link_state();
+        state
+            .wait_for(|state| matches!(state, LinkState::Recovering { .. }))
+            .await?;
+        link.refuse(Party::Other, false);
+        anyhow::Ok(())
+    };
+    let (calls, back) = tokio::join!(all_succeed(environment), back);
+    calls.context("calls while the connection is lost")?;
+    back?;
+    let same = environment.harness().await?.context("the session")?;
+    ensure!(same.link_state().same_channel(&session.link_state()), "another session");
     Ok(())
 }
 

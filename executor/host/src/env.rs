@@ -215,6 +215,53 @@ mod tests {
         );
     }
 
+    /// One that drops out of a list is a secret that gets out, or a variable that programs miss.
+    #[test]
+    fn every_name_that_counts_is_known() {
+        let kept = |policy: &Policy, name: &str| {
+            let own = pairs(&[(name, "x"), (&name.to_lowercase(), "y")]);
+            !compose(own, Some(policy), []).is_empty()
+        };
+        let core = Policy {
+            inherit: Inherit::Core,
+            ..policy()
+        };
+        for name in [
+            "PATH", "SHELL", "TMPDIR", "TEMP", "TMP", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "USER",
+        ] {
+            assert!(kept(&core, name), "{name}");
+        }
+        let own = [
+            "EXECUTOR_TOKEN",
+            "CODEX_API_KEY",
+            "EXECUTOR_IDENTITY_PASSPHRASE",
+            "HARNESS_IDENTITY_PASSPHRASE",
+        ];
+        let agents = [
+            "CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN",
+            "CODEX_EXEC_SERVER_EXIT_ON_STDIN_CLOSE",
+            "NODE_REPL_AUTH_TOKEN",
+            "OPENAI_FEDERATION_RULE_ID",
+            "OPENAI_IDENTITY_TOKEN_FILE",
+            "OPENAI_WORKLOAD_IDENTITY_CONTEXT",
+        ];
+        for name in own.iter().chain(&agents) {
+            assert!(!kept(&policy(), name), "{name}");
+            assert!(is_withheld(name.as_ref()), "{name}");
+        }
+        for name in agents {
+            assert_eq!(compose([], None, pairs(&[(name, "x")])), [], "{name}");
+        }
+        let careful = Policy {
+            ignore_default_excludes: false,
+            ..policy()
+        };
+        for name in ["MY_KEYS", "A_SECRET", "TOKENS"] {
+            assert!(!kept(&careful, name), "{name}");
+        }
+        assert!(!is_withheld("PATH".as_ref()));
+    }
+
     #[test]
     fn patterns_know_star_and_question_mark() {
         for (pattern, name, expected) in [

@@ -1,6 +1,7 @@
 //! The extension `detachedSessions`.
 
 mod holding;
+mod limits;
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use rendezvous_rpc::base64::Base64;
 use rendezvous_wire::key::KeyDigest;
 use serde_json::{Value, json};
 
-use crate::support::{Client, keeping_server, server, start, with};
+use crate::support::{Client, PATIENCE, keeping_server, server, start, with};
 
 const MIB: u64 = 1024 * 1024;
 const HOUR: u64 = 3_600_000;
@@ -344,12 +345,24 @@ async fn sessions_are_signalled_and_ended_from_outside() {
 
     // Whoever ends its own session hears so.
     let (mut own, session) = kept(&server, 1).await;
-    own.call("process/start", start("p", "cat")).await.expect("start");
+    own.call("process/start", start("p", "echo $$; exec cat"))
+        .await
+        .expect("start");
+    let (_, news) = own.news().await;
+    let process = format!("/proc/{}", String::from_utf8_lossy(&bytes(&news)).trim());
+    assert!(std::path::Path::new(&process).exists(), "{process}");
     assert_eq!(
         own.call("session/end", json!({"sessionId": session})).await,
         Ok(json!({"running": true}))
     );
     assert_eq!(sessions(&mut own, &[&session]).await, [] as [Value; 0]);
+    // What ran ends before the stream does.
+    let gone = async {
+        while std::path::Path::new(&process).exists() {
+            own.call("environment/status", json!({})).await.expect("still there");
+        }
+    };
+    tokio::time::timeout(PATIENCE, gone).await.expect("it is killed");
 }
 
 #[tokio::test]
@@ -414,7 +427,8 @@ async fn a_kept_session_ends_with_its_retention() {
     let info = until(&mut other, &session, |info| info["attached"] == false).await;
     assert_eq!(info["expiresInMs"], HOUR);
     tokio::time::advance(Duration::from_millis(HOUR - 2)).await;
-    assert_eq!(sessions(&mut other, &[&session]).await.len(), 1);
+    let listed = sessions(&mut other, &[&session]).await;
+    assert!(listed[0]["expiresInMs"].as_u64() <= Some(2), "{listed:?}");
     // Who comes back in time starts it anew.
     drop(resume(&server, 1, &session).await);
     until(&mut other, &session, |info| info["attached"] == false).await;

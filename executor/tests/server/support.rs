@@ -64,14 +64,23 @@ pub(crate) fn keeping_server(folder: &Path, output: u64) -> Server {
         process: output,
         ..SpoolLimits::default()
     };
+    keeping(folder, limits, Duration::ZERO, Duration::from_secs(86_400))
+}
+
+/// As [`keeping_server`], with other times: for any session, and the longest for one that is kept.
+pub(crate) fn keeping_server_with(folder: &Path, usual: Duration, longest: Duration) -> Server {
+    keeping(folder, SpoolLimits::default(), usual, longest)
+}
+
+fn keeping(folder: &Path, limits: SpoolLimits, usual: Duration, longest: Duration) -> Server {
     Server::new(Config {
         detached: Some(DetachedSessions {
-            max_retention: Duration::from_secs(86_400),
+            max_retention: longest,
             max_sessions: 5,
             max_sessions_per_harness: 3,
             spooling: Spooling::new(folder.join("output"), limits),
         }),
-        session_retention: Duration::ZERO,
+        session_retention: usual,
         ..config()
     })
 }

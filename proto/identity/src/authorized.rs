@@ -171,6 +171,33 @@ mod tests {
         fs::write(&path, format!("{}\n", harness(2))).unwrap();
         assert!(authorized.allows(harness(2)).unwrap());
         assert!(!authorized.allows(harness(1)).unwrap());
+        // As long as before, and with a time of change that says nothing.
+        let modified = path.metadata().unwrap().modified().unwrap();
+        fs::write(&path, format!("{}\n", harness(3))).unwrap();
+        fs::File::options()
+            .write(true)
+            .open(&path)
+            .unwrap()
+            .set_modified(modified)
+            .unwrap();
+        authorized.read.lock().unwrap().is_settled = true;
+        assert!(!authorized.allows(harness(2)).unwrap());
+        // What was read before the file went says nothing about now.
+        authorized.read.lock().unwrap().is_settled = true;
+        fs::remove_file(&path).unwrap();
+        assert!(authorized.allows(harness(3)).is_err());
+    }
+
+    #[test]
+    fn a_change_within_one_tick_of_the_clock_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("harnesses");
+        fs::write(&path, harness(1).to_string()).unwrap();
+        let authorized = AuthorizedHarnesses::open(&path).unwrap();
+        fs::write(&path, harness(2).to_string()).unwrap();
+        authorized.read.lock().unwrap().stamp = Stamp::at(&path).unwrap();
+        assert!(!authorized.allows(harness(1)).unwrap());
+        assert!(authorized.allows(harness(2)).unwrap());
     }
 
     #[test]

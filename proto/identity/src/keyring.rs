@@ -64,3 +64,27 @@ impl Keyring {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::IdentityFile;
+
+    #[test]
+    fn two_keys_have_no_half_in_common() {
+        let folder = tempfile::tempdir().unwrap();
+        let [one, two] = ["one", "two"].map(|name| {
+            let keys = IdentityFile::new(folder.path().join(name), None).create(0).unwrap();
+            keys.keyring(0).current().public().clone()
+        });
+        assert_ne!(one.x25519, two.x25519);
+        assert_ne!(one.mlkem768, two.mlkem768);
+    }
+
+    #[test]
+    fn a_key_that_ends_with_its_process_claims_nothing() {
+        let keyring = Keyring::ephemeral();
+        assert!(!keyring.is_persistent());
+        assert_eq!(keyring.claim(), IdentityClaim::default());
+    }
+}

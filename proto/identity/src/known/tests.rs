@@ -86,6 +86,21 @@ fn many_that_note_at_once_lose_nothing() {
 }
 
 #[test]
+fn nobody_else_can_hold_the_lock_or_say_where_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let known = KnownExecutors::new(folder.path().join("known"));
+    known.note(&pin(REGISTRY, "lab", 1), None).unwrap();
+    let lock = folder.path().join("known.lock");
+    assert_eq!(lock.metadata().unwrap().mode() & 0o777, 0o600);
+    fs::remove_file(&lock).unwrap();
+    let elsewhere = folder.path().join("elsewhere");
+    std::os::unix::fs::symlink(&elsewhere, &lock).unwrap();
+    let error = known.note(&pin(REGISTRY, "lab", 2), Some(&key(1))).unwrap_err();
+    assert!(matches!(error, KnownError::File(FileError::Write { .. })), "{error}");
+    assert!(!elsewhere.exists());
+}
+
+#[test]
 fn the_file_does_not_grow_beyond_what_is_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("known");

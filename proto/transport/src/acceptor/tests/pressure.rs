@@ -134,9 +134,12 @@ async fn what_is_taken_and_kept_counts_until_it_is_dropped() {
         tokio::select! {
             () = sending(&harness) => panic!("the stream ended"),
             () = async {
+                let start = now();
                 while backlog.held() <= limit {
                     kept.push(take(&mut executor).await);
                 }
+                // What is taken makes room at once, though it is kept.
+                assert!(now() - start < MAX_PAUSE / 10, "{:?}", now() - start);
                 // The link is not read now, for less than it may be.
                 assert!(timeout(MAX_PAUSE / 2, async { loop { kept.push(take(&mut executor).await) } }).await.is_err());
             } => {}
@@ -145,7 +148,8 @@ async fn what_is_taken_and_kept_counts_until_it_is_dropped() {
     full.await;
     assert!(backlog.held() < limit + RECEIVE_BUFFER, "{}", backlog.held());
     kept.clear();
-    // Dropped, so that it is read again, as much as before.
+    // Dropped, so that it is read again at once, as much as before.
+    let start = now();
     let mut again = 0;
     tokio::select! {
         () = sending(&harness) => panic!("the stream ended"),
@@ -156,6 +160,7 @@ async fn what_is_taken_and_kept_counts_until_it_is_dropped() {
             }
         } => {}
     }
+    assert!(now() - start < MAX_PAUSE / 10, "{:?}", now() - start);
     // Whoever keeps too much for too long is reset, and nobody else.
     let start = now();
     let keeping = async {

@@ -74,6 +74,56 @@ fn handshakes_of_harnesses_that_left_count_until_the_executor_has_judged_them() 
 }
 
 #[test]
+fn only_a_resume_takes_a_stream_up() {
+    let mut world = World::new();
+    world.executor(&executor("env", 1));
+    let first = world.harness(&harness("env", 1, "cred"));
+    world.bind(first, "s").unwrap();
+    world.core.opened(first);
+    let handshake = |world: &mut World| {
+        let connection = world.harness(&harness("env", 1, "cred"));
+        let bound = world
+            .core
+            .bind(connection, &stream("s"), Some(Kind::Handshake), world.now);
+        world.core.connection_down(connection, world.now);
+        bound
+    };
+    assert_eq!(handshake(&mut world), Err(BindError::Taken));
+    world.core.connection_down(first, world.now);
+    assert_eq!(handshake(&mut world), Err(BindError::Taken));
+    let again = world.harness(&harness("env", 1, "cred"));
+    assert!(world.bind(again, "s").unwrap().resumed);
+}
+
+#[test]
+fn without_a_key_nobody_is_the_same() {
+    let mut world = World::new();
+    world.executor(&executor("env", 1));
+    let mut keyless = harness("env", 1, "cred");
+    keyless.key = None;
+    let first = world.harness(&keyless);
+    world.bind(first, "s").unwrap();
+    world.core.opened(first);
+    let second = world.harness(&keyless);
+    assert_eq!(world.bind(second, "s"), Err(BindError::Taken));
+}
+
+#[test]
+fn a_connection_whose_stream_went_on_takes_no_place() {
+    let mut world = World::with(Limits {
+        streams_per_executor: 2,
+        ..Limits::default()
+    });
+    world.executor(&executor("env", 1));
+    for _ in 0..3 {
+        let connection = world.harness(&harness("env", 1, "cred"));
+        world.bind(connection, "s").unwrap();
+        world.core.opened(connection);
+    }
+    assert_eq!(world.core.admit(&harness("env", 1, "other"), world.now), Ok(()));
+}
+
+#[test]
 fn suspended_streams_are_bounded() {
     let mut world = World::new();
     let e = world.executor(&executor("env", 1));

@@ -18,17 +18,18 @@ mod text;
 
 use std::io::Write as _;
 use std::process::ExitCode;
+use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use clap::Parser as _;
 use rendezvous_harness::environments::{Environments, Settings};
-use rendezvous_harness::trust::Standing;
-use rendezvous_harness::{Environment, HarnessError, LinkState, Options, exit};
+use rendezvous_harness::trust::{ExecutorKey, Standing};
+use rendezvous_harness::{Environment, Harness, HarnessError, LinkState, Options, exit};
 use rendezvous_transport::policy::ClearText;
 use tokio_util::task::TaskTracker;
 
 use args::{Cli, Command, Connection};
-use keys::KnownExecutorsCommand;
+use keys::{KeyArgs, KnownExecutorsCommand};
 use status::{Outcome, StatusFile};
 
 /// Nothing names an environment.
@@ -209,14 +210,28 @@ async fn connect_quietly(connection: &Connection, name: Option<&str>) -> Result<
         Some(url) => format!("the executor of `{named}` at {url}"),
         None => format!("the executor of `{named}`"),
     };
-    if let Some(harness) = unless_signalled("connecting", not_silently(&what, environment.harness())).await?
-        && let Some(Standing::Successor { of }) = harness.executor_key().map(|key| &key.standing)
-    {
-        say(format_args!(
-            "the executor of `{named}` has a new key, and proved it with the one before, {of}"
-        ));
+    let harness = unless_signalled("connecting", not_silently(&what, environment.harness())).await?;
+    if let Some(key) = harness.as_ref().and_then(Harness::executor_key) {
+        say_of(key, named, &connection.keys);
     }
     Ok(environment)
+}
+
+/// Says what is noteworthy of an executor's key.
+fn say_of(key: &ExecutorKey, environment: &str, keys: &KeyArgs) {
+    static FORGOTTEN: Once = Once::new();
+    if let Standing::Successor { of } = &key.standing {
+        say(format_args!(
+            "the executor of `{environment}` has a new key, and proved it with the one before, {of}"
+        ));
+    }
+    if let Some(reason) = keys.forgotten(key) {
+        FORGOTTEN.call_once(|| {
+            say(format_args!(
+                "the executor's key cannot be remembered: {reason}; use --known-executors FILE for another place, or `none`"
+            ));
+        });
+    }
 }
 
 /// Does `work`, and says what it waits for when that takes long.

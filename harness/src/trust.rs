@@ -15,6 +15,7 @@
 //!     known: Some(KnownExecutors::new("/var/lib/agent/known_executors")),
 //!     fingerprint: Some("4g7q-2mzt-9x0c-k1ve-88ah-t5rn-wd3b".parse()?),
 //!     strict: true,
+//!     must_remember: true,
 //! };
 //! let harness = Harness::connect(options).await?;
 //! println!("{:?}", harness.executor_key());
@@ -54,6 +55,9 @@ pub struct KeyPolicy {
     pub fingerprint: Option<Fingerprint>,
     /// Take no key that is neither remembered nor the one with `fingerprint`.
     pub strict: bool,
+    /// Take no key that should be remembered and cannot be, because `known` cannot be written; otherwise its
+    /// [standing](Standing::Unwritten) says so.
+    pub must_remember: bool,
 }
 
 /// The key of the executor that a session is with.
@@ -82,6 +86,12 @@ pub enum Standing {
     Successor {
         /// The key before it.
         of: Fingerprint,
+    },
+    /// It was met for the first time, and is not remembered, because the file cannot be written. So whoever comes in its place is
+    /// not noticed.
+    Unwritten {
+        /// Why not, with the file.
+        reason: String,
     },
     /// It is not remembered: it does not outlive its process, or nothing is.
     NotRemembered,
@@ -171,12 +181,10 @@ impl Guard {
             Some(_) if self.policy.known.is_none() => Standing::NotRemembered,
             Some((key, before)) => match self.note(key, before.clone()).await {
                 Ok(()) => verdict.standing,
-                Err(KnownError::File(error)) if before.is_none() => {
-                    tracing::warn!(
-                        error = crate::error::chain(&error),
-                        "the executor's key cannot be remembered"
-                    );
-                    Standing::NotRemembered
+                Err(KnownError::File(error)) if before.is_none() && !self.policy.must_remember => {
+                    let reason = crate::error::chain(&error);
+                    tracing::warn!(error = reason, "the executor's key cannot be remembered");
+                    Standing::Unwritten { reason }
                 }
                 Err(error) => return Err(error.into()),
             },

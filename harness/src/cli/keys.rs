@@ -6,7 +6,8 @@ use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use rendezvous_harness::options::PASSPHRASE;
 use rendezvous_harness::trust::{
-    self, Fingerprint, IdentityError, IdentityFile, KeyPolicy, Keyring, KnownExecutors, Passphrase, Pin,
+    self, ExecutorKey, Fingerprint, IdentityError, IdentityFile, KeyPolicy, Keyring, KnownExecutors, Passphrase, Pin,
+    Standing,
 };
 use rendezvous_harness::{Options, exit};
 use rendezvous_host::state;
@@ -96,6 +97,19 @@ impl KeyArgs {
             known: known.map(KnownExecutors::new),
             fingerprint: self.executor_fingerprint,
             strict: self.strict_executor_keys,
+            // Whoever names a file relies on it.
+            must_remember: self.known_executors.is_some(),
+        }
+    }
+
+    /// Why this key will not be known again, if nobody asked for that.
+    pub(super) fn forgotten(&self, key: &ExecutorKey) -> Option<String> {
+        match &key.standing {
+            Standing::Unwritten { reason } => Some(reason.clone()),
+            Standing::NotRemembered if key.persistent && self.known_executors.is_none() => {
+                self.known_file().is_none().then(|| "HOME is not set".to_owned())
+            }
+            _ => None,
         }
     }
 

@@ -228,7 +228,32 @@ async fn a_file_that_cannot_be_written_hinders_no_first_meeting() {
     guard.choose(&bundle(1, None)).await.unwrap();
     guard.confirm(Some(&states(1))).await.unwrap();
     let taken = guard.taken().unwrap();
-    assert_eq!((taken.persistent, taken.standing), (true, Standing::NotRemembered));
+    assert!(taken.persistent);
+    assert!(
+        matches!(&taken.standing, Standing::Unwritten { reason } if reason.contains("/proc/nowhere")),
+        "{taken:?}"
+    );
+}
+
+#[tokio::test]
+async fn whoever_must_remember_a_key_takes_none_that_is_forgotten() {
+    let policy = KeyPolicy {
+        must_remember: true,
+        ..KeyPolicy::known_in("/proc/nowhere/known_executors")
+    };
+    let mut guard = Guard::new(policy.clone(), REGISTRY, &environment());
+    guard.choose(&bundle(1, None)).await.unwrap();
+    let error = guard.confirm(Some(&states(1))).await.unwrap_err();
+    assert!(matches!(error, KeyError::Known(_)), "{error}");
+    assert_eq!((error.exit_code(), guard.taken()), (crate::exit::USAGE, None));
+
+    // What ends with its process is never remembered.
+    let mut ephemeral = bundle(1, None);
+    ephemeral.identity.persistent = false;
+    let mut guard = Guard::new(policy, REGISTRY, &environment());
+    guard.choose(&ephemeral).await.unwrap();
+    guard.confirm(None).await.unwrap();
+    assert_eq!(guard.taken().unwrap().standing, Standing::NotRemembered);
 }
 
 #[tokio::test]

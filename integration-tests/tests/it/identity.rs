@@ -46,6 +46,7 @@ pub(crate) fn cases() -> Vec<Case> {
         files::passphrase,
         files::passphrase_stays_secret,
         files::harness_identity,
+        files::nothing_remembered,
         harnesses::authorized,
         harnesses::revoked,
     );

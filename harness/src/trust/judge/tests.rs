@@ -34,6 +34,7 @@ fn policy(fingerprint: Option<u8>, strict: bool) -> KeyPolicy {
         known: None,
         fingerprint: fingerprint.map(|byte| key(byte).fingerprint()),
         strict,
+        must_remember: false,
     }
 }
 

@@ -213,3 +213,52 @@ pub(super) async fn harness_identity(cx: Context) -> Result<()> {
     fs::write(&passphrase, "open says me")?;
     house.is_refused(&with, 77, &["does not open"]).await
 }
+
+/// A harness that cannot remember a key says so, and goes no further if it was told where to.
+pub(super) async fn nothing_remembered(cx: Context) -> Result<()> {
+    const NAMED: &str = "/proc/nowhere/known_executors";
+    let house = House::open(&cx).await?;
+    let _executor = house.executor(&[]).await?;
+    let says = |finished: &Finished| {
+        finished
+            .stderr
+            .matches("the executor's key cannot be remembered")
+            .count()
+    };
+    let works = async |home: &str, more: &[&str], said: usize| {
+        let arguments = [more, &["run", "--", "echo", "it works"]].concat();
+        let command = house.access().command(&cx, &arguments)?.env("HOME", home);
+        let finished = Program::run(&cx, "harness", command, b"", wait::SOON)
+            .await?
+            .success()?;
+        ensure!(
+            finished.text() == "it works\n" && says(&finished) == said,
+            "{finished:?}"
+        );
+        anyhow::Ok(finished)
+    };
+    for (home, why) in [
+        ("", "HOME is not set"),
+        ("/proc/nowhere", "cannot write /proc/nowhere/"),
+    ] {
+        let finished = works(home, &[], 1).await?;
+        is_ended(
+            &finished,
+            0,
+            &["harness: the executor's key", why, "--known-executors FILE"],
+        )?;
+        works(home, &["--known-executors", "none"], 0).await?;
+    }
+
+    let mark = cx.folder().join("mark");
+    let run = ["run", "--", "touch", text(&mark)?];
+    let named = house
+        .harness(&[&["--known-executors", NAMED], &run[..]].concat())
+        .await?;
+    is_ended(&named, 64, &[&format!("cannot write {NAMED}"), "No such file"])?;
+    let command = house.access().command(&cx, &run)?.env("HARNESS_KNOWN_EXECUTORS", NAMED);
+    let named = Program::run(&cx, "harness", command, b"", wait::SOON).await?;
+    is_ended(&named, 64, &[&format!("cannot write {NAMED}")])?;
+    ensure!(!mark.exists(), "it ran");
+    Ok(())
+}

@@ -44,41 +44,30 @@ pub(super) struct ListenArgs {
     )]
     pub(super) listen: Option<ListenUrl>,
     /// How WebSocket clients prove who they are; without it they need not
-    #[arg(long, value_name = "MODE", env = "EXECUTOR_WS_AUTH", requires = "listen")]
+    #[arg(long, value_name = "MODE", env = "EXECUTOR_WS_AUTH")]
     ws_auth: Option<Mode>,
     /// File with the token that clients must send, for `capability-token`; refused when group or others can read it
-    #[arg(long, value_name = "FILE", env = "EXECUTOR_WS_TOKEN_FILE", requires = "ws_auth")]
+    #[arg(long, value_name = "FILE", env = "EXECUTOR_WS_TOKEN_FILE")]
     ws_token_file: Option<PathBuf>,
     /// SHA-256 of that token in hexadecimal digits, instead of the file
     #[arg(
         long,
         value_name = "HEX",
         env = "EXECUTOR_WS_TOKEN_SHA256",
-        requires = "ws_auth",
         conflicts_with = "ws_token_file"
     )]
     ws_token_sha256: Option<String>,
     /// File with the secret, at least 32 bytes, that JWTs are signed with (HS256), for `signed-bearer-token`
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "EXECUTOR_WS_SHARED_SECRET_FILE",
-        requires = "ws_auth"
-    )]
+    #[arg(long, value_name = "FILE", env = "EXECUTOR_WS_SHARED_SECRET_FILE")]
     ws_shared_secret_file: Option<PathBuf>,
     /// The issuer (`iss`) that a JWT must have
-    #[arg(long, value_name = "ISSUER", env = "EXECUTOR_WS_ISSUER", requires = "ws_auth")]
+    #[arg(long, value_name = "ISSUER", env = "EXECUTOR_WS_ISSUER")]
     ws_issuer: Option<String>,
     /// The audience (`aud`) that a JWT must have
-    #[arg(long, value_name = "AUDIENCE", env = "EXECUTOR_WS_AUDIENCE", requires = "ws_auth")]
+    #[arg(long, value_name = "AUDIENCE", env = "EXECUTOR_WS_AUDIENCE")]
     ws_audience: Option<String>,
     /// How far the clock of whoever signs may be off; 30 unless given
-    #[arg(
-        long,
-        value_name = "SECONDS",
-        env = "EXECUTOR_WS_MAX_CLOCK_SKEW_SECONDS",
-        requires = "ws_auth"
-    )]
+    #[arg(long, value_name = "SECONDS", env = "EXECUTOR_WS_MAX_CLOCK_SKEW_SECONDS")]
     ws_max_clock_skew_seconds: Option<u64>,
 }
 
@@ -93,12 +82,18 @@ enum Mode {
 impl ListenArgs {
     /// What the flags ask of clients; nothing is no authentication.
     fn auth(&self) -> Result<Option<Auth>, Failure> {
-        let Some(mode) = self.ws_auth else { return Ok(None) };
         let is_about_signed = self.ws_shared_secret_file.is_some()
             || self.ws_issuer.is_some()
             || self.ws_audience.is_some()
             || self.ws_max_clock_skew_seconds.is_some();
         let is_about_capability = self.ws_token_file.is_some() || self.ws_token_sha256.is_some();
+        let Some(mode) = self.ws_auth else {
+            return if is_about_signed || is_about_capability {
+                Err(Failure::usage("the other options --ws-… need --ws-auth"))
+            } else {
+                Ok(None)
+            };
+        };
         let auth = match mode {
             Mode::CapabilityToken if is_about_signed => {
                 return Err(Failure::usage(

@@ -270,8 +270,6 @@ async fn wrong_command_lines_end_with_64() {
 async fn variables_of_listeners_do_not_hinder() {
     let world = World::new();
     let mut command = with_token(&world);
-    command
-        .env("EXECUTOR_WS_AUTH", "capability-token")
-        .env("EXECUTOR_WS_TOKEN_FILE", "/nowhere");
+    command.env("EXECUTOR_WS_TOKEN_FILE", "/nowhere");
     Executor::start(command).line().await.expect("registered");
 }

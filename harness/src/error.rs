@@ -55,7 +55,7 @@ pub enum HarnessError {
     #[error("cannot reach the executor: {}", chain(.0.as_ref()))]
     Unreachable(Arc<AttemptError>),
     /// The connection was lost and could not be made again.
-    #[error("connection lost, and recovery failed: {}", chain(.0.as_ref()))]
+    #[error("connection lost, and {}", lost(.0))]
     Lost(Arc<AttemptError>),
     /// The executor's key is not one that may be spoken to.
     #[error("{}", chain(.0.as_ref()))]
@@ -166,9 +166,7 @@ impl HarnessError {
     /// Whether the session that was to be taken up does not exist, or not any more.
     pub fn is_session_gone(&self) -> bool {
         match self {
-            Self::Unreachable(error) | Self::Lost(error) => {
-                matches!(error.as_ref(), AttemptError::Initialize(error) if error.code == rendezvous_rpc::code::INVALID_REQUEST)
-            }
+            Self::Unreachable(error) | Self::Lost(error) => error.is_session_gone(),
             _ => false,
         }
     }
@@ -310,6 +308,11 @@ impl AttemptError {
         }
     }
 
+    /// Whether the executor does not know the session that was to be taken up.
+    fn is_session_gone(&self) -> bool {
+        matches!(self, Self::Initialize(error) if error.code == rendezvous_rpc::code::INVALID_REQUEST)
+    }
+
     fn exit_code(&self) -> u8 {
         match self {
             Self::Key(error) => error.exit_code(),
@@ -331,6 +334,16 @@ impl AttemptError {
             Self::Listener(DialError::Url(_)) => exit::USAGE,
             _ => exit::UNAVAILABLE,
         }
+    }
+}
+
+/// What became of a lost session.
+fn lost(error: &AttemptError) -> String {
+    match error {
+        AttemptError::Initialize(refusal) if error.is_session_gone() => {
+            format!("the command is gone: the executor was restarted, or gave the session up ({refusal})")
+        }
+        _ => format!("recovery failed: {}", chain(error)),
     }
 }
 

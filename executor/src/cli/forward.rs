@@ -45,8 +45,9 @@ pub(super) async fn run(args: ForwardArgs, token: Secret, who: Who, stop: Cancel
     let plan = remote::plan(args.remote, token, who, clear_text)?;
     let bearer = args.connect_token_file.as_deref().map(secret_file::read);
     let bearer = bearer.transpose().map_err(Failure::usage)?;
+    let has_token = bearer.is_some();
     let backend = Backend::new(plan.dialer(), Secret::new(args.connect), bearer, statement);
-    backend.probe().await.map_err(unusable)?;
+    backend.probe().await.map_err(|error| unusable(error, has_token))?;
     let status = Status::default();
     super::serve_operators(args.admin, Some(status.clone()), stop.clone())?;
     remote::serve(plan, status, stop, |accepted| {
@@ -63,15 +64,25 @@ pub(super) async fn run(args: ForwardArgs, token: Secret, who: Who, stop: Cancel
 }
 
 /// An exec-server that is not there at the start is more likely a mistake than late.
-fn unusable(error: DialError) -> Failure {
-    let exit = match &error {
-        DialError::Url(_) => Exit::Usage,
-        DialError::Refused { status: 401, .. } => Exit::NotAuthorized,
-        _ => Exit::Unavailable,
+fn unusable(error: DialError, has_token: bool) -> Failure {
+    let (exit, hint) = match &error {
+        DialError::Url(_) => (Exit::Usage, ""),
+        DialError::Refused { status: 401, .. } if has_token => (
+            Exit::NotAuthorized,
+            ", which does not take the token of --connect-token-file",
+        ),
+        DialError::Refused { status: 401, .. } => {
+            (Exit::NotAuthorized, ", which wants a token: use --connect-token-file")
+        }
+        _ => (Exit::Unavailable, ""),
     };
-    Failure::new(exit, Unusable(error))
+    Failure::new(exit, Unusable { hint, error })
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("cannot use the exec-server at --connect")]
-struct Unusable(#[source] DialError);
+#[error("cannot use the exec-server at --connect{hint}")]
+struct Unusable {
+    hint: &'static str,
+    #[source]
+    error: DialError,
+}

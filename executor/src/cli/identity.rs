@@ -152,6 +152,7 @@ impl IdentityArgs {
 pub(super) fn unusable(error: IdentityError) -> Failure {
     let hint = match &error {
         IdentityError::PassphraseNeeded(_) => "; use --identity-passphrase-file or EXECUTOR_IDENTITY_PASSPHRASE",
+        IdentityError::File(FileError::Missing(_)) => "; make one with `executor identity create`",
         IdentityError::NotEncrypted(_) => "; encrypt it with `executor identity passphrase`, or give none",
         IdentityError::File(FileError::Read { .. } | FileError::Write { .. }) => {
             "; use --identity-file for another place, or --ephemeral-identity for a new key each time"

@@ -1,5 +1,7 @@
 //! `executor forward` in front of an exec-server that goes away.
 
+use std::fs;
+
 use bytes::Bytes;
 use futures_util::{SinkExt as _, StreamExt as _};
 use rendezvous_transport::stream::{MessageStream, StreamEnd};
@@ -8,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::{WebSocketStream, accept_async};
 
-use crate::process::{Executor, bare};
+use crate::process::{Executor, NOBODY, bare};
 use crate::world::{ENVIRONMENT, World, within};
 
 /// A forwarder, and the listener of the exec-server behind it.
@@ -97,4 +99,46 @@ async fn both_ends_learn_that_the_exec_server_is_away() {
         "{line}"
     );
     assert!(!log.contains("hunter2"), "{log}");
+}
+
+#[tokio::test]
+async fn an_exec_server_that_wants_a_token_is_told_from_one_that_wants_another() {
+    let world = World::new();
+    let token = tempfile::NamedTempFile::new().expect("a file");
+    fs::write(token.path(), "wrong").expect("written");
+    let mut listener = bare();
+    // That of an empty token.
+    let digest = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+    listener.args(["--listen", "--ws-auth", "capability-token", "--ws-token-sha256", digest]);
+    let mut listener = Executor::start(listener);
+    let url = listener.line().await.expect("a URL");
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(token.path(), Some(NOBODY), Some(NOBODY)).expect("chown");
+    }
+    for (more, hint) in [
+        (None, "which wants a token: use --connect-token-file"),
+        (
+            Some(token.path()),
+            "which does not take the token of --connect-token-file",
+        ),
+    ] {
+        let mut command = bare();
+        command
+            .args([
+                "forward",
+                "--connect",
+                &url,
+                "--remote",
+                &world.url(),
+                "--environment-id",
+                ENVIRONMENT,
+            ])
+            .env("EXECUTOR_TOKEN", "the-token");
+        if let Some(file) = more {
+            command.arg("--connect-token-file").arg(file);
+        }
+        let (code, text) = Executor::start(command).end().await;
+        assert_eq!(code, Some(77), "{text}");
+        assert!(text.contains(hint) && text.contains("401"), "{text}");
+    }
 }

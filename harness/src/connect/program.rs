@@ -1,5 +1,6 @@
 use std::collections::VecDeque;
 use std::io;
+use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -35,6 +36,17 @@ pub enum ProgramError {
     Start {
         /// The program.
         program: String,
+        /// Why not.
+        #[source]
+        error: Arc<io::Error>,
+    },
+    /// The folder that it is to run in cannot be used.
+    #[error("cannot start `{program}` in the folder {}", folder.display())]
+    Folder {
+        /// The program.
+        program: String,
+        /// The folder.
+        folder: PathBuf,
         /// Why not.
         #[source]
         error: Arc<io::Error>,
@@ -86,10 +98,7 @@ impl Connector for ProgramConnector {
         if let Some(fate) = &mut self.fate {
             return Err(fate.tell().await.into());
         }
-        let (link, fate) = start(&self.program).map_err(|error| ProgramError::Start {
-            program: self.program.program.clone(),
-            error: Arc::new(error),
-        })?;
+        let (link, fate) = start(&self.program).map_err(|error| unstarted(&self.program, error))?;
         self.fate = Some(fate);
         Ok(link)
     }
@@ -119,6 +128,17 @@ impl Fate {
             Some(status) => ProgramError::Ended { program, status, words },
             None => ProgramError::Silent { program, words },
         }
+    }
+}
+
+/// The error of the system does not tell the program from its folder.
+fn unstarted(program: &Program, error: io::Error) -> ProgramError {
+    let error = Arc::new(error);
+    let cwd = program.cwd.clone();
+    let program = program.program.clone();
+    match cwd.filter(|cwd| !cwd.is_dir()) {
+        Some(folder) => ProgramError::Folder { program, folder, error },
+        None => ProgramError::Start { program, error },
     }
 }
 

@@ -206,6 +206,25 @@ async fn a_program_that_could_not_be_started_may_be_there_later() {
 }
 
 #[tokio::test]
+async fn a_missing_folder_is_told_from_a_missing_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("missing");
+    let mut program = Program::new("sh", ["-c", "exit 3"]);
+    program.cwd = Some(missing.clone());
+    let error = Environment::remote("p", program.clone()).info().await.unwrap_err();
+    let expected = format!("cannot start `sh` in the folder {}: No such file", missing.display());
+    assert!(error.to_string().contains(&expected), "{error}");
+
+    program.cwd = Some(folder.path().to_owned());
+    program.program = "/nowhere".to_owned();
+    let error = Environment::remote("p", program).info().await.unwrap_err();
+    assert!(
+        error.to_string().contains("cannot start `/nowhere`: No such file"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
 async fn a_silent_program_is_given_up_and_ended() {
     let folder = tempfile::tempdir().unwrap();
     let (pid, told) = (folder.path().join("pid"), folder.path().join("told"));

@@ -29,6 +29,11 @@ fn chmod(path: &Path, mode: u32) -> Result<()> {
 
 pub(super) async fn permissions(cx: Context) -> Result<()> {
     let house = House::open(&cx).await?;
+    for command in ["show", "rotate"] {
+        let file = house.identity_file();
+        let words = ["there is no file", text(&file)?, "`executor identity create`"];
+        is_ended(&house.identity(&[command]).await?, 64, &words)?;
+    }
     let mut executor = house.executor(&[]).await?;
     let file = house.identity_file();
     ensure!(file.metadata()?.mode() & 0o777 == 0o600);

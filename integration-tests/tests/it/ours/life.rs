@@ -9,7 +9,7 @@ use rendezvous_integration_tests::site::{RelayKind, Site};
 use rendezvous_integration_tests::{Context, Program, wait};
 
 use super::{far_process, shell};
-use crate::late;
+use crate::{check, late};
 
 /// Exit code of a command whose executor can't be reached any more.
 const UNAVAILABLE: i32 = 69;
@@ -31,6 +31,7 @@ pub(crate) async fn executor_restarted(cx: Context, executor: End) -> Result<()>
         finished.code,
         finished.stderr
     );
+    check::contains(&finished.stderr, "the command is gone: the executor was restarted")?;
     let next = shell(&cx, &site.access(), "echo again").await?.success()?;
     ensure!(next.text() == "again\n", "{}", next.text());
     Ok(())

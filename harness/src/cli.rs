@@ -139,6 +139,11 @@ impl Failure {
         self.error.downcast_ref().is_some_and(HarnessError::is_session_gone)
     }
 
+    /// Whether it is the environment that cannot do what was asked of it, and not the command line that is wrong.
+    fn is_of_environment(&self) -> bool {
+        self.code != exit::USAGE && self.error.is::<HarnessError>()
+    }
+
     /// Says in front what could not be done.
     fn about(self, what: String) -> Self {
         Self {
@@ -163,8 +168,9 @@ async fn dispatch(cli: Cli, tasks: &TaskTracker) -> Result<Outcome, Failure> {
         Command::Run(args) => run::run(connect(to, None, tasks).await?, args, &cli.sessions).await,
         Command::Shell(args) => run::shell(connect(to, None, tasks).await?, args, &cli.sessions).await,
         Command::Ps(args) => {
-            let (environment, store) = (connect(to, None, tasks).await?, cli.sessions.store()?);
-            unless_signalled(ASKING, sessions::ps::ps(&environment, &store, &args)).await
+            let (environment, store) = (to.environment(None)?, cli.sessions.store()?);
+            let met = meet_and_report(&environment, to, None, tasks).await;
+            unless_signalled(ASKING, sessions::ps::ps(&environment, met, &store, &args)).await
         }
         Command::Attach(args) => {
             let (environment, store) = (connect_quietly(to, None).await?, cli.sessions.store()?);
@@ -193,16 +199,37 @@ async fn dispatch(cli: Cli, tasks: &TaskTracker) -> Result<Outcome, Failure> {
 /// Connects to an environment, the one with this name if one is given, and reports on stderr whenever the connection is lost
 /// and found again. `sessions` has a task until the session has ended.
 async fn connect(connection: &Connection, name: Option<&str>, sessions: &TaskTracker) -> Result<Environment, Failure> {
-    let environment = connect_quietly(connection, name).await?;
-    if let Some(harness) = environment.harness().await? {
-        sessions.spawn(report(harness.link_state()));
-    }
+    let environment = connection.environment(name)?;
+    meet_and_report(&environment, connection, name, sessions).await?;
     Ok(environment)
 }
 
 /// Connects to an environment, and says so only if it takes long.
 async fn connect_quietly(connection: &Connection, name: Option<&str>) -> Result<Environment, Failure> {
     let environment = connection.environment(name)?;
+    meet(&environment, connection, name).await?;
+    Ok(environment)
+}
+
+/// As [`connect`], to an environment that was found already.
+async fn meet_and_report(
+    environment: &Environment,
+    connection: &Connection,
+    name: Option<&str>,
+    sessions: &TaskTracker,
+) -> Result<(), Failure> {
+    if let Some(harness) = meet(environment, connection, name).await? {
+        sessions.spawn(report(harness.link_state()));
+    }
+    Ok(())
+}
+
+/// As [`connect_quietly`], to an environment that was found already; gives the session, unless it is this machine.
+async fn meet(
+    environment: &Environment,
+    connection: &Connection,
+    name: Option<&str>,
+) -> Result<Option<Harness>, Failure> {
     let named = name
         .or(connection.environment.as_deref())
         .unwrap_or_else(|| environment.id());
@@ -214,7 +241,7 @@ async fn connect_quietly(connection: &Connection, name: Option<&str>) -> Result<
     if let Some(key) = harness.as_ref().and_then(Harness::executor_key) {
         say_of(key, named, &connection.keys);
     }
-    Ok(environment)
+    Ok(harness)
 }
 
 /// Says what is noteworthy of an executor's key.

@@ -48,27 +48,49 @@ struct Row {
     command: Vec<String>,
 }
 
-pub(crate) async fn ps(environment: &Environment, store: &Store, args: &PsArgs) -> Result<Outcome, Failure> {
-    let here = super::address(environment)?;
+/// `met`: how the environment was met.
+pub(crate) async fn ps(
+    environment: &Environment,
+    met: Result<(), Failure>,
+    store: &Store,
+    args: &PsArgs,
+) -> Result<Outcome, Failure> {
+    let here = environment.address();
     let found = store.all().map_err(Failure::usage)?;
     if found.is_cut {
         say(format_args!(
             "more than {MAX_RECORDS} sessions are remembered, and only so many are looked at; `harness kill` forgets them"
         ));
     }
-    let is_mine = |record: &Record| record.address == here;
-    let (mut mine, others): (Vec<Record>, Vec<Record>) = found.records.into_iter().partition(is_mine);
-    let known: Vec<_> = mine.iter().filter_map(|record| record.session.clone()).collect();
-    let harness = environment.harness().await?.ok_or(HarnessError::NoDetachedSessions)?;
-    let kept = harness.kept_sessions(&known).await?;
-    forget_long_over(store, &mut mine, &kept);
-    let mut rows = rows(&here, &mine, &kept);
+    let is_mine = |record: &Record| Some(&record.address) == here.as_ref();
+    let (mine, others): (Vec<Record>, Vec<Record>) = found.records.into_iter().partition(is_mine);
+    let asked = match met {
+        Ok(()) => ask(environment, store, mine).await,
+        Err(failure) => Err(failure),
+    };
+    let mut rows = match asked {
+        Err(failure) if args.all && failure.is_of_environment() => {
+            say(format_args!("{:#}", failure.error));
+            Vec::new()
+        }
+        asked => asked?,
+    };
     if args.all {
         rows.extend(others.into_iter().map(|record| remembered(record, "elsewhere")));
     }
     let text = if args.json { lines(&rows)? } else { table(&rows) };
     std::io::stdout().write_all(text.as_bytes()).map_err(Failure::runtime)?;
     Ok(Outcome::command(0))
+}
+
+/// The sessions of the environment, of which `mine` are remembered.
+async fn ask(environment: &Environment, store: &Store, mut mine: Vec<Record>) -> Result<Vec<Row>, Failure> {
+    let here = super::address(environment)?;
+    let known: Vec<_> = mine.iter().filter_map(|record| record.session.clone()).collect();
+    let harness = environment.harness().await?.ok_or(HarnessError::NoDetachedSessions)?;
+    let kept = harness.kept_sessions(&known).await?;
+    forget_long_over(store, &mut mine, &kept);
+    Ok(rows(&here, &mine, &kept))
 }
 
 /// Forgets sessions whose time was over long ago, unless the executor has them still: somebody may be attached all the time.

@@ -25,6 +25,7 @@ pub(crate) fn cases() -> Vec<Case> {
         Case::new("kept::followed", When::Always, followed),
         Case::new("kept::killed_while_followed", When::Always, left::killed_while_followed),
         Case::new("kept::left_at_the_end", When::Always, left::at_the_end),
+        Case::new("kept::elsewhere", When::Always, left::elsewhere),
         Case::new("kept::on_a_terminal", When::Always, on_a_terminal),
         Case::new("kept::gaps", When::Always, gaps),
         Case::new("kept::executor_restarted", When::Always, executor_restarted),

@@ -75,3 +75,39 @@ pub(super) async fn at_the_end(cx: Context) -> Result<()> {
     );
     Ok(())
 }
+
+/// What is remembered of other environments is shown also when the one that is asked does not answer.
+pub(super) async fn elsewhere(cx: Context) -> Result<()> {
+    let site = Site::start(&cx, End::Ours, RelayKind::Embedded).await?;
+    let near = Near::of(&site);
+    let name = near.detach(&[], "sleep 1000").await?;
+    let mut away = Near::of(&site);
+    away.way
+        .retain(|(name, _)| !name.ends_with("TOKEN") && !name.ends_with("ENVIRONMENT_ID"));
+    away.way
+        .push(("CODEX_EXEC_SERVER_NOISE_ENVIRONMENT_ID", "away".to_owned()));
+    away.way
+        .push(("CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN", "made-up-token".to_owned()));
+    let refused = away.run(&["ps"]).await?;
+    ensure!(refused.code == 77 && refused.stdout.is_empty(), "{refused:?}");
+    for more in [&[][..], &["-e", "local"]] {
+        let place = Near {
+            cx: &cx,
+            way: if more.is_empty() { away.way.clone() } else { Vec::new() },
+        };
+        let listed = place
+            .run(&[more, &["ps", "--all", "--json"]].concat())
+            .await?
+            .success()?;
+        let row: Value = serde_json::from_slice(&listed.stdout)?;
+        ensure!(row["name"] == name.as_str() && row["state"] == "elsewhere", "{row}");
+        ensure!(
+            listed.stderr.starts_with("harness: ") && listed.stderr.lines().count() == 1,
+            "{listed:?}"
+        );
+    }
+    // A command line that is wrong stays wrong.
+    let wrong = away.run(&["--ca-file", "/nowhere", "ps", "--all"]).await?;
+    ensure!(wrong.code == 64 && wrong.stdout.is_empty(), "{wrong:?}");
+    Ok(())
+}

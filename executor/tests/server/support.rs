@@ -64,16 +64,25 @@ pub(crate) fn keeping_server(folder: &Path, output: u64) -> Server {
         process: output,
         ..SpoolLimits::default()
     };
-    keeping(folder, limits, Duration::ZERO, Duration::from_secs(86_400))
+    Server::new(keeping(folder, limits, Duration::ZERO, Duration::from_secs(86_400)))
 }
 
 /// As [`keeping_server`], with other times: for any session, and the longest for one that is kept.
 pub(crate) fn keeping_server_with(folder: &Path, usual: Duration, longest: Duration) -> Server {
-    keeping(folder, SpoolLimits::default(), usual, longest)
+    Server::new(keeping(folder, SpoolLimits::default(), usual, longest))
 }
 
-fn keeping(folder: &Path, limits: SpoolLimits, usual: Duration, longest: Duration) -> Server {
+/// A server that keeps sessions, with so many at once for a harness, each for an hour anyway.
+pub(crate) fn crowded_server(folder: &Path, max_sessions_per_harness: usize) -> Server {
+    let hour = Duration::from_secs(3600);
     Server::new(Config {
+        max_sessions_per_harness,
+        ..keeping(folder, SpoolLimits::default(), hour, 24 * hour)
+    })
+}
+
+fn keeping(folder: &Path, limits: SpoolLimits, usual: Duration, longest: Duration) -> Config {
+    Config {
         detached: Some(DetachedSessions {
             max_retention: longest,
             max_sessions: 5,
@@ -82,7 +91,7 @@ fn keeping(folder: &Path, limits: SpoolLimits, usual: Duration, longest: Duratio
         }),
         session_retention: usual,
         ..config()
-    })
+    }
 }
 
 fn config() -> Config {

@@ -119,6 +119,9 @@ impl fmt::Debug for Passphrase {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     #[test]
@@ -136,5 +139,21 @@ mod tests {
         assert!(Passphrase::from_reader(format!("{longest}\r\n").as_bytes(), "stdin").is_ok());
         let error = Passphrase::from_reader(format!("{longest}x").as_bytes(), "stdin").unwrap_err();
         assert!(matches!(error, PassphraseError::TooLong { .. }));
+    }
+
+    #[test]
+    fn a_file_has_room_for_the_longest_and_is_its_owners_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("passphrase");
+        let longest = "x".repeat(MAX_PASSPHRASE);
+        fs::write(&path, format!("{longest}\r\n")).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        assert_eq!(Passphrase::read(&path).unwrap().expose(), longest.as_bytes());
+        fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+        let error = Passphrase::read(&path).unwrap_err();
+        assert!(
+            matches!(error, PassphraseError::File(FileError::Exposed { .. })),
+            "{error}"
+        );
     }
 }

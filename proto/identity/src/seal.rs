@@ -132,8 +132,12 @@ mod tests {
             assert!(matches!(error, SealError::Malformed(_)), "{damage}");
             sealed.ciphertext = whole;
         }
-        sealed.memory_kib = MAX_MEMORY_KIB + 1;
-        let error = sealed.open(&passphrase("right"), b"context").unwrap_err();
-        assert!(matches!(error, SealError::Malformed(_)));
+        for (memory_kib, passes) in [(MAX_MEMORY_KIB + 1, PASSES), (MEMORY_KIB, MAX_PASSES + 1)] {
+            (sealed.memory_kib, sealed.passes) = (memory_kib, passes);
+            let error = sealed.open(&passphrase("right"), b"context").unwrap_err();
+            assert!(matches!(error, SealError::Malformed(_)), "{memory_kib} {passes}");
+        }
+        // A guess must stay dear; RFC 9106 recommends no less where memory is short.
+        assert!(again.memory_kib >= 64 * 1024 && again.passes >= 3);
     }
 }

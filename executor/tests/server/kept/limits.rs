@@ -1,7 +1,7 @@
 //! What is kept, for whom, and how many at once.
 
 use super::*;
-use crate::support::keeping_server_with;
+use crate::support::{crowded_server, keeping_server_with};
 
 /// The places of those whose output could not be kept are free again.
 #[tokio::test]
@@ -94,6 +94,33 @@ async fn a_wish_is_granted_from_the_usual_time_to_the_longest() {
         client.call("session/retain", beyond).await.expect_err("too long").0,
         -32602
     );
+}
+
+/// Of those that are left, the one that was left first makes room, and of a harness one of its own.
+#[tokio::test]
+async fn what_makes_room_is_ones_own_oldest_that_is_not_kept() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = crowded_server(folder.path(), 3);
+    let (other, others) = of(&server, 2).await;
+    let (first, is_kept) = kept(&server, 1).await;
+    let (second, older) = of(&server, 1).await;
+    let (third, newer) = of(&server, 1).await;
+    let (mut watcher, _) = of(&server, 3).await;
+    for client in [other, first, second, third] {
+        drop(client);
+        // Streams end in their turns.
+        for _ in 0..10 {
+            watcher.call("environment/status", json!({})).await.expect("status");
+        }
+    }
+    let _next = of(&server, 1).await;
+    let gone = Client::of(&server, key(1))
+        .call("initialize", hello(Some(&older), false))
+        .await;
+    assert_eq!(gone.expect_err("it made room").0, -32600);
+    for (byte, session) in [(2, others), (1, is_kept), (1, newer)] {
+        resume(&server, byte, &session).await;
+    }
 }
 
 #[tokio::test]

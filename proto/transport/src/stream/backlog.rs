@@ -145,6 +145,8 @@ impl Drop for Shared {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
+
     use super::*;
 
     #[test]
@@ -173,5 +175,21 @@ mod tests {
         assert_eq!((whole.share(), first.share()), (150, 150));
         first.leave();
         assert_eq!(whole.share(), 300);
+    }
+
+    #[test]
+    fn a_part_that_ends_leaves_more_for_the_others() {
+        let whole = Backlog::new(300);
+        let [first, second, third] = [(); 3].map(|()| whole.part());
+        first.add(90);
+        second.add(61);
+        assert!(first.is_above_part() && !second.is_above_part(), "a quarter each");
+        let relieved = whole.relieved();
+        drop(third);
+        assert!(!first.is_above_part(), "a third each");
+        assert!(relieved.now_or_never().is_some(), "somebody waits for that");
+        let relieved = whole.relieved();
+        first.relieve();
+        assert!(relieved.now_or_never().is_some(), "or for what a part lets go");
     }
 }

@@ -115,6 +115,21 @@ fn a_full_harness_gives_up_a_suspended_stream_of_its_own() {
 }
 
 #[test]
+fn a_harness_with_as_many_streams_gives_none_up() {
+    let mut world = World::offering();
+    let other = world.agree("other");
+    world.acceptor.disconnect(world.now);
+    world.events();
+    for number in 1..MAX_STREAMS_PER_HARNESS {
+        world.open(&format!("other-{number}"));
+    }
+    world.another_harness();
+    fill(&mut world, "own");
+    expect_refused(&mut world, "one more");
+    assert!(world.acceptor.is_reliable(other.key));
+}
+
+#[test]
 fn the_harness_that_has_most_streams_gives_one_up() {
     let mut world = World::offering();
     let modest = world.agree("modest");

@@ -124,6 +124,26 @@ fn a_connection_whose_stream_went_on_takes_no_place() {
 }
 
 #[test]
+fn a_stream_that_was_taken_up_is_one_of_its_keys() {
+    let mut world = World::with(Limits {
+        begun_per_harness_key: 1,
+        ..Limits::default()
+    });
+    world.executor(&executor("env", 1));
+    let first = world.harness(&harness("env", 1, "cred"));
+    world.bind(first, "s").unwrap();
+    assert_eq!(world.core.ask_handshake(first, world.now), Admission::Go);
+    world.core.opened(first);
+    world.core.connection_down(first, world.now);
+    // It needs no handshake.
+    let second = world.harness(&harness("env", 1, "cred"));
+    assert!(world.bind(second, "s").unwrap().resumed);
+    let third = world.harness(&harness("env", 1, "cred"));
+    world.bind(third, "t").unwrap();
+    assert_eq!(world.core.ask_handshake(third, world.now), Admission::Wait);
+}
+
+#[test]
 fn suspended_streams_are_bounded() {
     let mut world = World::new();
     let e = world.executor(&executor("env", 1));

@@ -3,11 +3,13 @@
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use sqlx::error::DatabaseError;
 use sqlx::migrate::Migrator;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{Connection as _, Sqlite as Db, Transaction};
+use tokio::time::sleep;
 
 use super::{Access, StoreError};
 
@@ -17,6 +19,8 @@ mod sql;
 
 /// How long a statement waits for another process's transaction.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time between two attempts to open a file that is busy.
+const BUSY_PAUSE: Duration = Duration::from_millis(20);
 /// How long a call waits for a connection of its pool.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Connections that read. There is one that writes, as SQLite has one writer.
@@ -52,15 +56,13 @@ impl Sqlite {
                 .acquire_timeout(ACQUIRE_TIMEOUT)
         };
         // SQLite may end a transaction by itself, on a full disk for one; the connection would take it to be open for ever.
-        let write = pool(1)
-            .after_release(|connection, _| {
-                Box::pin(async move {
-                    connection.ping().await?;
-                    Ok(!connection.is_in_transaction())
-                })
+        let write = pool(1).after_release(|connection, _| {
+            Box::pin(async move {
+                connection.ping().await?;
+                Ok(!connection.is_in_transaction())
             })
-            .connect_with(options.clone())
-            .await?;
+        });
+        let write = connect(&write, &options).await?;
         let migrations = sqlx::migrate!("migrations/sqlite");
         // Only then, because a transaction under way elsewhere would be waited for, by commands that only read too.
         if !is_current(&write, &migrations).await {
@@ -68,7 +70,7 @@ impl Sqlite {
             migrations.run(&mut *transaction).await?;
             transaction.commit().await?;
         }
-        let read = pool(READERS).connect_with(options.pragma("query_only", "1")).await?;
+        let read = connect(&pool(READERS), &options.pragma("query_only", "1")).await?;
         Ok(Self { read, write })
     }
 
@@ -94,6 +96,25 @@ impl Sqlite {
         self.read.close().await;
         self.write.close().await;
     }
+}
+
+/// Opens a pool. While somebody else turns a new file's journal into a WAL, SQLite lets no connection wait; so we do.
+async fn connect(pool: &SqlitePoolOptions, options: &SqliteConnectOptions) -> Result<SqlitePool, sqlx::Error> {
+    let start = Instant::now();
+    loop {
+        match pool.clone().connect_with(options.clone()).await {
+            Err(error) if is_busy(&error) && start.elapsed() < BUSY_TIMEOUT => sleep(BUSY_PAUSE).await,
+            connected => return connected,
+        }
+    }
+}
+
+/// Whether another connection is in the way.
+fn is_busy(error: &sqlx::Error) -> bool {
+    const SQLITE_BUSY: u32 = 5;
+    let code = error.as_database_error().and_then(DatabaseError::code);
+    // The rest of the number says what it is busy with.
+    code.is_some_and(|code| code.parse().is_ok_and(|code: u32| code & 0xff == SQLITE_BUSY))
 }
 
 /// Whether exactly these migrations were done. What cannot be found out is left to the migration, and its error.

@@ -20,6 +20,9 @@ const ECHO: &str = r#"
     { i=0; while [ ! -e stop ]; do seq $((i + 1)) $((i + 20000)); i=$((i + 20000)); done; } | "$@" |
     awk '$0 != NR { print "wrong: line", NR, "is", $0; exit 1 } NR % 20000 == 0 { print "at", NR; fflush() }
         END { print "lines", NR }'"#;
+/// Time in which one fault may follow another before everybody has to be back: with the longest pause of an executor behind the
+/// last of them it is less than streams wait.
+const BARRAGE: Duration = Duration::from_secs(10);
 /// Longest time that everything may stand still: an executor may wait half a minute before it dials again.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -112,7 +115,11 @@ async fn broken(cx: Context, duration: Duration, seed: u64) -> Result<()> {
     let (mut faults, mut calls, mut longest) = (0, 0, Duration::ZERO);
     while start.elapsed() < duration {
         let before = echo.stdout().text().lines().count();
+        let barrage = Instant::now();
         for _ in 0..=dice.below(3) {
+            if barrage.elapsed() > BARRAGE {
+                break;
+            }
             let what = fault(&mut site, &mut dice).await?;
             faults += 1;
             // Calls under way while it breaks do not fail.

@@ -58,8 +58,6 @@ pub const ACK_DELAY: Duration = Duration::from_millis(20);
 pub const ACK_RECORDS: usize = 16;
 /// Bytes after which it waits no longer.
 pub const ACK_BYTES: usize = 256 * 1024;
-/// Bytes after which a trailer that confirms them waits no longer: what is kept longer is in no cache any more.
-pub const CONFIRM_BYTES: u64 = 512 * 1024;
 /// How long a trailer that confirms a piece waits.
 pub const CONFIRM_DELAY: Duration = Duration::from_millis(500);
 /// How long an acknowledgement in clear text is believed without a trailer.

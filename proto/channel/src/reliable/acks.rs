@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::{ACK_BYTES, ACK_DELAY, ACK_RECORDS, CONFIRM_BYTES, CONFIRM_DELAY};
+use super::{ACK_BYTES, ACK_DELAY, ACK_RECORDS, CONFIRM_DELAY};
 
 /// What the peer does not know yet of what we have.
 #[derive(Clone, Debug, Default)]
@@ -26,7 +26,7 @@ impl Acks {
         if elicits {
             self.unconfirmed += len as u64;
             self.confirm_at.get_or_insert(now + CONFIRM_DELAY);
-            self.confirm_now |= self.unconfirmed >= CONFIRM_BYTES.min(window / 4);
+            self.confirm_now |= self.unconfirmed >= window / 4;
         }
     }
 

@@ -256,6 +256,23 @@ async fn whoever_must_remember_a_key_takes_none_that_is_forgotten() {
     assert_eq!(guard.taken().unwrap().standing, Standing::NotRemembered);
 }
 
+/// Whoever follows without a note would believe the old key's holder again.
+#[tokio::test]
+async fn a_successor_that_cannot_be_remembered_is_not_taken() {
+    let world = World::new();
+    let mut guard = world.guard();
+    guard.choose(&bundle(1, None)).await.unwrap();
+    guard.confirm(Some(&states(1))).await.unwrap();
+    let lock = world.known.path().with_file_name("known_executors.lock");
+    std::fs::remove_file(&lock).unwrap();
+    std::fs::create_dir(&lock).unwrap();
+    let mut guard = world.guard();
+    guard.choose(&bundle(2, Some(1))).await.unwrap();
+    let error = guard.confirm(Some(&states(2))).await.unwrap_err();
+    assert!(matches!(error, KeyError::Known(_)), "{error}");
+    assert_eq!((world.pinned(), guard.taken()), (Some(key(1)), None));
+}
+
 #[tokio::test]
 async fn a_file_that_cannot_be_read_is_no_reason_to_believe() {
     let world = World::new();

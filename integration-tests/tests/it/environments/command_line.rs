@@ -92,7 +92,8 @@ async fn play(cx: Context) -> Result<()> {
     let executor = binaries::ours("executor")?;
     let file = format!(
         "[[environments]]\nid = \"far\"\nurl = \"{url}\"\n\
-         [[environments]]\nid = \"box\"\nprogram = {executor:?}\nargs = [\"--listen\", \"stdio\"]\nenv = {{ BOX = \"yes\" }}\n"
+         [[environments]]\nid = \"box\"\nprogram = {executor:?}\nargs = [\"--listen\", \"stdio\"]\nenv = {{ BOX = \"yes\" }}\n\
+         [[environments]]\nid = \"look\"\nprogram = \"sh\"\nargs = [\"-c\", \"echo tokens $(env | grep -c NOISE_AUTH_TOKEN) >&2\"]\n"
     );
     place.configure(&file)?;
     failed(
@@ -129,6 +130,11 @@ async fn play(cx: Context) -> Result<()> {
         check::lacks(&finished.text(), name)?;
     }
     check::contains(&finished.success()?.text(), "BOX=yes")?;
+    failed(
+        &place.harness(&["run", "-e", "look", "--", "true"], &secrets).await?,
+        69,
+        "tokens 0",
+    )?;
     let finished = place.harness(&["run", "-e", "local", "--", "env"], &secrets).await?;
     for (name, _) in secrets {
         check::lacks(&finished.text(), name)?;

@@ -23,6 +23,16 @@ pub(super) async fn successor(cx: Context) -> Result<()> {
 
     executor.kill().await?;
     let _executor = house.executor(&[]).await?;
+    // Where the new key cannot be remembered, nothing is said to its holder.
+    let lock = house.known_executors().with_file_name("known_executors.lock");
+    std::fs::remove_file(&lock)?;
+    std::fs::create_dir(&lock)?;
+    let finished = house.harness(&["run", "--", "echo", "it works"]).await?;
+    ensure!(
+        finished.code != 0 && finished.stdout.is_empty() && finished.stderr.contains("known_executors"),
+        "{finished:?}"
+    );
+    std::fs::remove_dir(&lock)?;
     let finished = house
         .works(&["--strict-executor-keys", "--executor-fingerprint", &first])
         .await?;

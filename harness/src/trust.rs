@@ -109,7 +109,7 @@ pub(crate) struct Guard {
     /// Handshakes in a row that a known key's holder should have answered, and nobody did.
     unproven: u32,
     taken: Option<ExecutorKey>,
-    /// The key of this session where none are remembered, if it outlives its process: the session goes on with no other.
+    /// The key that was taken first where none are remembered, if it outlives its process: no other is taken later.
     held: Option<Pin>,
 }
 

@@ -99,9 +99,15 @@ impl Executor {
 
     /// Waits until stderr holds `text`.
     pub(crate) async fn says(&self, text: &str) {
+        self.says_times(text, 1).await;
+    }
+
+    /// Waits until stderr holds `text` so many times.
+    pub(crate) async fn says_times(&self, text: &str, times: usize) {
         let mut stderr = self.stderr.clone();
-        let said = within(stderr.wait_for(|all| all.contains(text))).await.is_ok();
-        assert!(said, "no {text:?} in:\n{}", self.stderr());
+        let said = stderr.wait_for(|all| all.matches(text).count() >= times);
+        let said = within(said).await.is_ok();
+        assert!(said, "not {times} of {text:?} in:\n{}", self.stderr());
     }
 
     /// Where `--admin-listen` listens.

@@ -5,8 +5,8 @@ use rustix::process::Signal;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::process::{Executor, POLL, bare, command, with_token};
-use crate::world::{ENVIRONMENT, Seen, World, within};
+use crate::process::{Executor, bare, command, with_token};
+use crate::world::{ENVIRONMENT, Seen, World};
 
 fn registered(status: u16) -> Seen {
     Seen::Register("Bearer the-token".to_owned(), status)
@@ -156,19 +156,14 @@ async fn is_ready_while_its_connection_is_up() {
     let mut executor = Executor::start(command);
     let addr = executor.admin().await;
     executor.line().await.expect("line");
-    let becomes = async |expected: &str| {
-        within(async {
-            while readiness(addr).await != expected {
-                tokio::time::sleep(POLL).await;
-            }
-        })
-        .await;
-    };
-    becomes("200").await;
-    world.answer_upgrades([503, 503]);
+    assert_eq!(readiness(addr).await, "200");
+    world.answer_upgrades([503; 64]);
     world.cut();
-    becomes("503").await;
-    becomes("200").await;
+    executor.says("relay connection is lost").await;
+    assert_eq!(readiness(addr).await, "503");
+    world.accept_upgrades();
+    executor.says_times("relay connection is up", 2).await;
+    assert_eq!(readiness(addr).await, "200");
 }
 
 #[tokio::test]

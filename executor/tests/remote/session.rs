@@ -1,15 +1,18 @@
 //! Sessions through the relay, with JSON-RPC by hand.
 
 use std::collections::{HashMap, VecDeque};
+use std::os::fd::OwnedFd;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use rendezvous_transport::stream::{MessageStream, StreamEnd};
-use rustix::process::Signal;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 use serde_json::{Value, json};
+use tokio::task::spawn_blocking;
 
-use crate::process::{Executor, POLL, with_token};
+use crate::process::{Executor, with_token};
 use crate::world::{Seen, World, within};
 
 /// An initialized session with at most one process at a time.
@@ -68,6 +71,17 @@ impl Session {
             "env": {}, "tty": false, "pipeStdin": false, "arg0": null,
         });
         self.call("process/start", params).await;
+    }
+
+    /// The next output.
+    async fn output(&mut self) -> String {
+        let message = match self.early.pop_front() {
+            Some(message) => message,
+            None => self.recv().await,
+        };
+        assert_eq!(message["method"], "process/output", "{message}");
+        let chunk = STANDARD.decode(message["params"]["chunk"].as_str().expect("chunk"));
+        String::from_utf8(chunk.expect("base64")).expect("text")
     }
 
     /// Runs a shell script; both of its outputs together, and its exit code.
@@ -156,39 +170,27 @@ async fn only_a_clear_yes_admits() {
 
 #[tokio::test]
 async fn the_end_takes_the_processes_along() {
-    let folder = tempfile::tempdir().expect("folder");
-    let file = folder.path().join("pids");
-    std::fs::write(&file, "").expect("write");
-    for path in [folder.path(), &file] {
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o777);
-        std::fs::set_permissions(path, mode).expect("chmod");
-    }
     let mut world = World::new();
     let executor = up(&mut world).await;
     let mut session = Session::open(&world).await;
-    let script = format!("sleep 1000 & echo $! > {0}; echo $$ >> {0}; wait", file.display());
-    session.start(&script).await;
-    let pids = within(async {
-        loop {
-            let pids = std::fs::read_to_string(&file).expect("read");
-            if pids.lines().count() == 2 {
-                break pids;
-            }
-            tokio::time::sleep(POLL).await;
-        }
-    })
-    .await;
+    session.start("sleep 1000 & echo $! $$; wait").await;
+    let pids = session.output().await;
+    let processes: Vec<_> = pids.split_whitespace().map(watched).collect();
+    assert_eq!(processes.len(), 2, "{pids}");
     executor.signal(Signal::TERM);
     let (code, log) = executor.end().await;
     assert_eq!(code, Some(0), "{log}");
-    let is_gone = |pid: &str| {
-        let state = std::fs::read_to_string(format!("/proc/{pid}/stat"));
-        state.map_or(true, |state| state.contains(") Z "))
-    };
-    within(async {
-        while !pids.lines().all(is_gone) {
-            tokio::time::sleep(POLL).await;
+    let all_end = spawn_blocking(move || {
+        for process in processes {
+            // Readable when it has ended.
+            poll(&mut [PollFd::new(&process, PollFlags::IN)], None).expect("watched");
         }
-    })
-    .await;
+    });
+    within(all_end).await.expect("all have ended");
+}
+
+/// A process whose end can be waited for.
+fn watched(pid: &str) -> OwnedFd {
+    let pid = Pid::from_raw(pid.parse().expect("a number")).expect("a number");
+    pidfd_open(pid, PidfdFlags::empty()).expect("running")
 }

@@ -1,8 +1,13 @@
 //! How sandboxes end, with everything in them.
 
-use std::time::Duration;
+use std::io::Write as _;
+use std::process::Stdio as Pipes;
 
 use rendezvous_host::process::{Spec, Stdio};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::task::spawn_blocking;
 
 use crate::support::{FOLDER_VARIABLE, PATIENCE, World, end, names, text, wait};
 
@@ -20,10 +25,20 @@ fn living(word: &str) -> Vec<i32> {
         .collect()
 }
 
+/// Waits for the end of a process, whoever its parent is.
+async fn ended(pid: i32) {
+    // One without a number is gone.
+    let Some(Ok(process)) = Pid::from_raw(pid).map(|pid| pidfd_open(pid, PidfdFlags::empty())) else {
+        return;
+    };
+    let ended = spawn_blocking(move || poll(&mut [PollFd::new(&process, PollFlags::IN)], None));
+    ended.await.expect("no panic").expect("watched");
+}
+
 async fn until_none_lives(word: &str) {
     let gone = async {
-        while !living(word).is_empty() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
+        while let Some(pid) = living(word).first() {
+            ended(*pid).await;
         }
     };
     tokio::time::timeout(PATIENCE, gone)
@@ -108,26 +123,34 @@ async fn all_die_with_the_executor() {
         let spec = world
             .confine(swarm(&world, &tag, stdio), &world.workspace_write())
             .await;
-        let _process = world.start(spec).await;
+        let process = world.start(spec).await;
+        wait(&process, |page| text(page).contains("ready")).await;
+        // Past what the test runner keeps to itself.
+        std::io::stdout().write_all(b"all live\n").expect("told");
         return std::future::pending().await;
     }
     let folder = tempfile::tempdir_in("/var/tmp").expect("a folder");
     let tag = format!("4005.{}1", std::process::id());
-    let mut executor = std::process::Command::new(std::env::current_exe().expect("itself"))
+    let mut executor = tokio::process::Command::new(std::env::current_exe().expect("itself"))
         .args(["--exact", "lifetimes::all_die_with_the_executor"])
         .env(TAG_VARIABLE, &tag)
         .env(FOLDER_VARIABLE, folder.path())
-        .stdout(std::process::Stdio::null())
+        .stdout(Pipes::piped())
+        .kill_on_drop(true)
         .spawn()
         .expect("a copy");
+    let mut lines = BufReader::new(executor.stdout.take().expect("a pipe")).lines();
     let all = async {
-        while living(&tag).len() < 60 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
+        while let Some(line) = lines.next_line().await.expect("a line") {
+            if line.ends_with("all live") {
+                return;
+            }
         }
+        panic!("the copy has ended");
     };
     tokio::time::timeout(PATIENCE, all).await.expect("all live in time");
-    executor.kill().expect("killed");
-    executor.wait().expect("reaped");
+    assert!(living(&tag).len() >= 60);
+    executor.kill().await.expect("killed and reaped");
     until_none_lives(&tag).await;
 }
 

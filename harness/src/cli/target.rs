@@ -2,6 +2,7 @@
 
 use std::fs::{File, Metadata, Permissions};
 use std::io::{self, ErrorKind};
+use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
@@ -11,6 +12,9 @@ use tempfile::TempPath;
 /// What names of temporary files begin with. Short, so that they fit wherever the file's own name fits.
 pub(crate) const TEMPORARY: &str = ".harness-";
 
+/// Most links on the way to a file, as in the kernel.
+const MAX_LINKS: u32 = 40;
+
 /// Where bytes go.
 #[derive(Debug)]
 pub(crate) enum Target {
@@ -18,6 +22,8 @@ pub(crate) enum Target {
     File(Replacement),
     /// A device or a FIFO: it takes the bytes, and stays.
     Special(PathBuf),
+    /// What a descriptor of ours leads to, named as `/dev/stdout`: others write to it as well.
+    Open(File),
 }
 
 /// A new file beside the place that it takes when it is complete. Dropped before, it vanishes.
@@ -46,13 +52,16 @@ impl Access {
 }
 
 impl Target {
-    /// Looks at what is at `path`, and creates a file beside it unless it is a device or a FIFO. A link to a file means that
-    /// file.
+    /// Looks at what is at `path`, and creates a file beside it unless it is a device, a FIFO or a descriptor of ours. A link
+    /// to a file means that file.
     ///
     /// # Errors
     ///
     /// When `path` is a directory, a socket or a link to nothing, or no file can be created beside it.
     pub(crate) fn prepare(path: &Path) -> io::Result<Self> {
+        if let Some(number) = descriptor(path) {
+            return open_descriptor(number).map(Self::Open);
+        }
         let old = match path.metadata() {
             Ok(old) => old,
             Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -92,6 +101,7 @@ impl Target {
         match self {
             Self::File(replacement) => Ok(replacement.file.try_clone()?.into()),
             Self::Special(path) => tokio::fs::OpenOptions::new().write(true).open(path).await,
+            Self::Open(file) => Ok(file.try_clone()?.into()),
         }
     }
 
@@ -103,8 +113,35 @@ impl Target {
     pub(crate) fn commit(self) -> io::Result<()> {
         match self {
             Self::File(replacement) => replacement.commit(),
-            Self::Special(_) => Ok(()),
+            Self::Special(_) | Self::Open(_) => Ok(()),
         }
+    }
+}
+
+/// The number of the descriptor of ours that a path names, by whatever links.
+fn descriptor(path: &Path) -> Option<u32> {
+    let own = Path::new("/proc/self/fd").canonicalize().ok()?;
+    let mut path = path.to_owned();
+    for _ in 0..MAX_LINKS {
+        let parent = match path.parent()? {
+            parent if parent.as_os_str().is_empty() => Path::new("."),
+            parent => parent,
+        };
+        let parent = parent.canonicalize().ok()?;
+        if parent == own {
+            return path.file_name()?.to_str()?.parse().ok();
+        }
+        path = parent.join(path.read_link().ok()?);
+    }
+    None
+}
+
+/// The standard ones go on where they are. Any other one is opened again, and what it leads to is continued at its end.
+fn open_descriptor(number: u32) -> io::Result<File> {
+    match number {
+        1 => Ok(io::stdout().as_fd().try_clone_to_owned()?.into()),
+        2 => Ok(io::stderr().as_fd().try_clone_to_owned()?.into()),
+        _ => File::options().append(true).open(format!("/proc/self/fd/{number}")),
     }
 }
 
@@ -155,6 +192,7 @@ mod tests {
         match &target {
             Target::File(replacement) => (&replacement.file).write_all(bytes)?,
             Target::Special(path) => std::fs::OpenOptions::new().write(true).open(path)?.write_all(bytes)?,
+            Target::Open(file) => (&*file).write_all(bytes)?,
         }
         target.commit()
     }
@@ -243,6 +281,26 @@ mod tests {
         assert_eq!(reader.join().unwrap(), "through");
         assert!(path.metadata().unwrap().file_type().is_fifo());
         assert_eq!(names(folder.path()), ["fifo"]);
+    }
+
+    #[test]
+    fn what_a_descriptor_leads_to_is_continued() {
+        use std::os::fd::AsRawFd as _;
+
+        let folder = tempfile::tempdir().unwrap();
+        let (path, link) = (folder.path().join("file"), folder.path().join("link"));
+        let mut open = File::create(&path).unwrap();
+        open.write_all(b"before").unwrap();
+        let number = open.as_raw_fd();
+        std::os::unix::fs::symlink(format!("/proc/self/fd/{number}"), &link).unwrap();
+        write(Path::new(&format!("/dev/fd/{number}")), b" and").unwrap();
+        write(&link, b" after").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"before and after");
+        assert_eq!(open.metadata().unwrap().ino(), path.metadata().unwrap().ino());
+        for (name, number) in [("/dev/stdout", 1), ("/dev/stderr", 2)] {
+            assert_eq!(descriptor(Path::new(name)), Some(number), "{name}");
+        }
+        assert_eq!(descriptor(&path), None);
     }
 
     #[test]

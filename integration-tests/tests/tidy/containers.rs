@@ -105,6 +105,26 @@ fn findings(dockerfile: &str, compose: &str) -> Vec<String> {
             }
         }
     }
+    // What the recipe above the services runs in the registry's container, until it redirects.
+    for line in compose.lines().filter_map(|line| line.strip_prefix("# ")) {
+        let Some((_, run)) = line
+            .split_once(" registry ")
+            .filter(|(before, _)| before.contains("run --rm"))
+        else {
+            continue;
+        };
+        let words = run.split('>').next().unwrap_or_default().split_whitespace();
+        runs.push((
+            "recipe".to_owned(),
+            "registry".to_owned(),
+            words.map(str::to_owned).collect(),
+        ));
+    }
+    for role in ["relay", "executor", "harness"] {
+        if !compose.contains(&format!("credential create --role {role} ")) {
+            findings.push(format!("the recipe makes no token for the {role}"));
+        }
+    }
     for (what, binary, arguments) in runs {
         if !takes(&binary, &arguments) {
             findings.push(format!("{what}: `{binary} {}` is refused", arguments.join(" ")));
@@ -134,7 +154,8 @@ fn container_files_name_what_there_is() {
     let wrong = dockerfile.replace("\"serve\", \"--listen\"", "\"serve\", \"--lisen\"");
     let wrong_too = compose
         .replace("--allow-insecure", "--alow")
+        .replace("--role harness", "--role agent")
         .replace("target: registry", "target: x");
-    assert_eq!(findings(&wrong, &wrong_too).len(), 3);
+    assert_eq!(findings(&wrong, &wrong_too).len(), 5);
     assert_eq!(substituted("\"--url=${A:-http://x:1}/y\""), "--url=http://x:1/y");
 }

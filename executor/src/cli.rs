@@ -43,6 +43,9 @@ use remote::{RemoteArgs, Who};
 
 /// The variable of `--allow-insecure`, which means something of its own to each way of running.
 const ALLOW_INSECURE: &str = "EXECUTOR_ALLOW_INSECURE";
+/// The generated one gives both ways of serving the options of one.
+const USAGE: &str = "executor [OPTIONS] --remote <URL> --environment-id <ID>\n       executor [OPTIONS] --listen [<URL>]\n       \
+                     executor <COMMAND>";
 /// How long file operations may go on after the end.
 const LAST_WORK: Duration = Duration::from_secs(1);
 
@@ -56,6 +59,7 @@ const LAST_WORK: Duration = Duration::from_secs(1);
 #[command(
     name = "executor",
     version,
+    override_usage = USAGE,
     after_help = exit::HELP,
     group = ArgGroup::new("mode").args(["remote", "listen"]).required(true),
     subcommand_negates_reqs = true,

@@ -21,6 +21,7 @@ use super::{ALLOW_INSECURE, ShellArgs};
 ///
 /// Each stream of the relay gets a WebSocket connection of its own there. The end-to-end encryption ends in this program.
 #[derive(Debug, Args)]
+#[command(override_usage = "executor forward [OPTIONS] --connect <URL> --remote <URL> --environment-id <ID>")]
 pub(super) struct ForwardArgs {
     /// URL of the exec-server: `ws://IP:PORT`
     #[arg(long, value_name = "URL", env = "EXECUTOR_CONNECT")]

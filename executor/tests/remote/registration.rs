@@ -260,6 +260,24 @@ async fn wrong_command_lines_end_with_64() {
     assert!(log.contains("EXECUTOR_TOKEN"), "{log}");
 }
 
+#[tokio::test]
+async fn usage_names_what_each_way_of_serving_needs() {
+    let remote = "--remote <URL> --environment-id <ID>\n";
+    for (arguments, usages) in [
+        (&["--help"][..], &[remote, "executor [OPTIONS] --listen [<URL>]\n"][..]),
+        (&["--remote", "http://127.0.0.1:1"], &[remote]),
+        (&["forward"], &[remote]),
+        (&["forward", "--help"], &[remote]),
+    ] {
+        let mut command = bare();
+        command.args(arguments);
+        let output = command.output().await.expect("an executor");
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8_lossy(&text);
+        assert!(usages.iter().all(|usage| text.contains(usage)), "{arguments:?}: {text}");
+    }
+}
+
 /// They are there for an executor that listens.
 #[tokio::test]
 async fn variables_of_listeners_do_not_hinder() {

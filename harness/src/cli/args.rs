@@ -134,6 +134,7 @@ pub(crate) struct Place {
 }
 
 #[derive(Debug, Args)]
+#[command(override_usage = "harness run [OPTIONS] [--] <COMMAND> [ARGUMENT]...")]
 pub(crate) struct RunArgs {
     /// Give the command a terminal of the size of this one; stdout and stderr become one
     #[arg(short, long)]
@@ -260,6 +261,15 @@ mod tests {
         ] {
             assert!(Cli::try_parse_from(args).unwrap_err().use_stderr(), "{args:?}");
         }
+    }
+
+    #[test]
+    fn usage_shows_that_arguments_follow_the_command() {
+        let error = Cli::try_parse_from(["harness", "run"]).unwrap_err().to_string();
+        assert!(
+            error.contains("harness run [OPTIONS] [--] <COMMAND> [ARGUMENT]..."),
+            "{error}"
+        );
     }
 
     #[test]

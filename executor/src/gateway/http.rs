@@ -17,6 +17,7 @@ use rendezvous_transport::direct;
 use rendezvous_transport::link::{Dialect, Event, Link, LinkError};
 use rendezvous_transport::registry::{CallError, Client, Options};
 use rendezvous_wire::id::{EnvironmentId, RegistrationId, StreamId};
+use rendezvous_wire::identity::{IDENTITY_HEADER, IdentityClaim};
 use rendezvous_wire::json::{self, Bounds};
 use rendezvous_wire::limits::MAX_REGISTRY_REQUEST;
 use rendezvous_wire::registry::{
@@ -103,8 +104,11 @@ impl Handler {
 
     async fn register(&self, environment: EnvironmentId, request: Request<Incoming>) -> Result<Answer, Answer> {
         let client = self.client(request.headers()).map_err(status)?;
+        let identity = identity(request.headers())?;
         let body: RegisterRequest = body(request).await?;
-        let registered = client.register(&environment, &body.executor_public_key).await;
+        let registered = client
+            .register_as(&environment, &body.executor_public_key, &identity)
+            .await;
         let mut registration = registered.map_err(|error| failed("register", &error))?;
         relays::leave_out_unusable(&mut registration, &self.upstream.dialer);
         let mut urls = vec![registration.url];
@@ -213,6 +217,21 @@ fn call(path: &str) -> Option<(EnvironmentId, Call)> {
     let known = [Call::Register, Call::Validate];
     let call = known.into_iter().find(|known| known.as_str() == call)?;
     Some((EnvironmentId::new(environment).ok()?, call))
+}
+
+/// What an executor of ours says of its key; stock ones say nothing.
+fn identity(headers: &HeaderMap) -> Result<IdentityClaim, Answer> {
+    let Some(claim) = headers.get(IDENTITY_HEADER) else {
+        return Ok(IdentityClaim::default());
+    };
+    let claim = claim.to_str().ok().and_then(|claim| claim.parse().ok());
+    claim.ok_or_else(|| {
+        explained(
+            StatusCode::BAD_REQUEST,
+            "invalid_request",
+            "a malformed x-rendezvous-identity",
+        )
+    })
 }
 
 async fn pass<S>(socket: OnUpgrade, mut relay: Link<S>, stop: CancellationToken, place: OwnedSemaphorePermit)

@@ -20,7 +20,32 @@ pub(crate) fn cases() -> Vec<Case> {
         let name = format!("gateway::{}::commands", End::Stock(version).name());
         Case::new(name, When::Always, move |cx| commands(cx, version))
     };
-    Version::ALL.map(case).into()
+    let mut cases: Vec<Case> = Version::ALL.map(case).into();
+    cases.push(Case::new("gateway::ours::identity", When::Always, identity));
+    cases
+}
+
+/// What our executor says of its key reaches the registry.
+async fn identity(cx: Context) -> Result<()> {
+    let options = registry::Options {
+        embedded_relay: true,
+        ..registry::Options::default()
+    };
+    let registry = Registry::start(&cx, options).await?;
+    registry.environment(ENVIRONMENT).await?;
+    let command = Command::new(binaries::ours("executor")?).args(["gateway", "--remote", registry.url()]);
+    let mut gateway = Program::start(&cx, "gateway", command)?;
+    let url = gateway.line("gateway listening on ", wait::SOON).await?;
+    let token = registry.credential(Role::Executor, Some(ENVIRONMENT)).await?;
+    let options = executor::Options::new(&cx, url.trim(), ENVIRONMENT, token)?;
+    let _executor = executor::start_ours(&cx, &options).await?;
+    let shown = registry
+        .manage(&["environment", "show", ENVIRONMENT, "--json"])
+        .await?
+        .success()?;
+    let shown: serde_json::Value = serde_json::from_slice(&shown.stdout)?;
+    ensure!(shown["registration"]["executor_key_persistent"] == true, "{shown}");
+    Ok(())
 }
 
 async fn commands(cx: Context, version: Version) -> Result<()> {

@@ -49,13 +49,26 @@ fn number(text: &str, units: &[(char, u64)], bare: impl Fn(u64) -> Option<u64>) 
     }
 }
 
-/// A duration in its largest unit, rounded down: `45s`, `3h`, `2d`.
+/// A duration in its largest unit and the one below, rounded to that: `45s`, `1h30m`, `2d`.
 pub fn show_duration(duration: Duration) -> String {
     let seconds = duration.as_secs();
-    let days_at_most = &UNITS[1..];
-    let unit = days_at_most.iter().find(|(_, factor)| seconds >= *factor);
-    let (unit, factor) = unit.unwrap_or(&('s', 1));
-    format!("{}{unit}", seconds / factor)
+    if seconds < 60 {
+        return format!("{seconds}s");
+    }
+    let [_, days, hours, minutes, second] = UNITS;
+    let rounded = |to: u64| (seconds + to / 2) / to * to;
+    let ((unit, factor), (below, fine)) = if seconds < hours.1 {
+        (minutes, second)
+    } else if rounded(minutes.1) < days.1 {
+        (hours, minutes)
+    } else {
+        (days, hours)
+    };
+    let rounded = rounded(fine);
+    match rounded % factor / fine {
+        0 => format!("{}{unit}", rounded / factor),
+        rest => format!("{}{unit}{rest}{below}", rounded / factor),
+    }
 }
 
 /// A size with one decimal: `512 B`, `1.5 KiB`, `64.0 MiB`.
@@ -106,8 +119,15 @@ mod tests {
             (0, "0s"),
             (59, "59s"),
             (60, "1m"),
-            (7199, "1h"),
+            (119, "1m59s"),
+            (3599, "59m59s"),
+            (7199, "2h"),
+            (5400, "1h30m"),
+            (86_369, "23h59m"),
+            (86_370, "1d"),
             (86_400, "1d"),
+            (36 * 3600, "1d12h"),
+            (2 * 86_400 - 5, "2d"),
             (30 * 86_400, "30d"),
         ] {
             assert_eq!(show_duration(Duration::from_secs(seconds)), text);

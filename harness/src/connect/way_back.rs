@@ -66,3 +66,48 @@ fn judge(error: AttemptError) -> RedialError {
         source: Arc::new(error),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rendezvous_transport::connector::Connector;
+    use rendezvous_transport::policy::{ClearText, RegistryUrl};
+    use rendezvous_transport::tls::Trust;
+    use rendezvous_wire::key::{MLKEM768_LEN, X25519_LEN};
+    use rendezvous_wire::secret::Secret;
+
+    use super::*;
+
+    fn registration(name: &str) -> RegistrationId {
+        RegistrationId::new(name).unwrap()
+    }
+
+    /// Where an attempt leads counts from the proof on, and not before.
+    #[test]
+    fn the_executor_is_where_it_was_last_proved_to_be() {
+        let connector = Connector::direct(Trust::new(None).unwrap());
+        let options = registry::Options {
+            url: RegistryUrl::parse("http://127.0.0.1:1", ClearText::Loopback).unwrap(),
+            credential: Secret::new("token"),
+            account: None,
+            connector: connector.clone(),
+        };
+        let key = PublicKey {
+            x25519: [1; X25519_LEN],
+            mlkem768: Box::new([1; MLKEM768_LEN]),
+        };
+        let mut way = WayBack {
+            registry: registry::Client::new(&options).unwrap(),
+            dialer: Dialer::new(connector, ClearText::Loopback),
+            environment: EnvironmentId::new("env").unwrap(),
+            own_key: key.clone(),
+            executor_key: key,
+            registration: registration("first"),
+            found: None,
+        };
+        way.resumed();
+        assert_eq!(way.registration, registration("first"));
+        way.found = Some(registration("second"));
+        way.resumed();
+        assert_eq!((&way.registration, &way.found), (&registration("second"), &None));
+    }
+}

@@ -93,6 +93,7 @@ async fn open<R: Redial>(
         asked,
         redialler: Redialler::new(redial, now()),
         is_moved: false,
+        is_taken_up: true,
         refusals: 0,
         end: StreamEnd::Closed,
     };

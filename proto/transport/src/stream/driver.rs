@@ -30,7 +30,9 @@ pub(super) struct Driver<R: Redial> {
     pub(super) redialler: Redialler<R>,
     /// The executor behind the link may be another one.
     pub(super) is_moved: bool,
-    /// Links in a row over which the stream was reset, and not taken up.
+    /// The stream has passed over the link: it was opened or taken up there.
+    pub(super) is_taken_up: bool,
+    /// Links in a row over which the stream was not taken up, but reset.
     pub(super) refusals: u32,
     /// Why the stream is over, once it is.
     pub(super) end: StreamEnd,
@@ -113,6 +115,7 @@ impl<R: Redial> Driver<R> {
                 Event::Suspended => self.suspended(),
                 Event::Resumed => {
                     self.is_moved = false;
+                    self.is_taken_up = true;
                     self.refusals = 0;
                     self.redialler.resumed();
                     let waited = self.outlet.continuity().resumed().map(|since| now() - since);
@@ -129,7 +132,8 @@ impl<R: Redial> Driver<R> {
         self.outlet.continuity().suspended(now());
         if let Some(link) = self.link.take() {
             tokio::spawn(link.close(close::NORMAL, ""));
-            self.refusals += 1;
+            // Where it was taken up, a Reset refuses nothing.
+            self.refusals += u32::from(!self.is_taken_up);
             if self.is_moved || self.refusals > MAX_REFUSALS {
                 self.end = StreamEnd::Reset(reason::EXECUTOR_GONE.to_owned());
                 self.stream.give_up(reason::EXECUTOR_GONE);
@@ -153,6 +157,7 @@ impl<R: Redial> Driver<R> {
     fn go_on(&mut self, way: WayBack<R::Socket>) {
         self.link = Some(way.link);
         self.is_moved = way.is_moved;
+        self.is_taken_up = false;
         self.stream.reconnect(now());
     }
 

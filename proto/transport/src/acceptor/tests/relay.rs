@@ -30,17 +30,25 @@ pub(super) async fn link_pair() -> (Link<DuplexStream>, Link<DuplexStream>) {
 pub(super) struct Relay {
     harnesses: mpsc::UnboundedSender<Link<DuplexStream>>,
     texts: mpsc::UnboundedSender<()>,
+    resets: mpsc::UnboundedSender<()>,
     task: JoinHandle<()>,
 }
 
 impl Relay {
     pub(super) fn start(executor: Link<DuplexStream>) -> Self {
         let (harnesses, arriving) = mpsc::unbounded_channel();
-        let (texts, asked) = mpsc::unbounded_channel();
+        let (texts, texts_asked) = mpsc::unbounded_channel();
+        let (resets, resets_asked) = mpsc::unbounded_channel();
+        let asked = Asked {
+            arriving,
+            texts: texts_asked,
+            resets: resets_asked,
+        };
         Self {
             harnesses,
             texts,
-            task: tokio::spawn(run(executor, arriving, asked)),
+            resets,
+            task: tokio::spawn(run(executor, asked)),
         }
     }
 
@@ -61,6 +69,11 @@ impl Relay {
         self.texts.send(()).unwrap();
     }
 
+    /// Sends every harness a reset that nobody meant.
+    pub(super) fn forge_resets(&self) {
+        self.resets.send(()).unwrap();
+    }
+
     pub(super) fn stop(&self) {
         self.task.abort();
     }
@@ -72,29 +85,41 @@ pub(super) struct Stopped;
 
 enum Upwards {
     Frame(Bytes, mpsc::Sender<Bytes>),
-    Gone(StreamId),
+    Gone(StreamId, mpsc::Sender<Bytes>),
 }
 
-async fn run(
-    mut executor: Link<DuplexStream>,
-    mut arriving: mpsc::UnboundedReceiver<Link<DuplexStream>>,
-    mut texts: mpsc::UnboundedReceiver<()>,
-) {
+/// What tests want.
+struct Asked {
+    arriving: mpsc::UnboundedReceiver<Link<DuplexStream>>,
+    texts: mpsc::UnboundedReceiver<()>,
+    resets: mpsc::UnboundedReceiver<()>,
+}
+
+async fn run(mut executor: Link<DuplexStream>, mut asked: Asked) {
     let (up, mut upwards) = mpsc::channel(QUEUE);
     let mut routes: HashMap<String, mpsc::Sender<Bytes>> = HashMap::new();
     loop {
         let room = executor.has_room();
         tokio::select! {
-            Some(()) = texts.recv() => executor.feed_text("{}").unwrap(),
-            Some(link) = arriving.recv() => drop(tokio::spawn(harness(link, up.clone()))),
+            Some(()) = asked.texts.recv() => executor.feed_text("{}").unwrap(),
+            Some(()) = asked.resets.recv() => for (id, back) in &routes {
+                let reset = Frame::reset(StreamId::new(id.clone()).unwrap(), "forged");
+                // A harness that is gone takes no frame.
+                let _ = back.send(reset.to_bytes()).await;
+            },
+            Some(link) = asked.arriving.recv() => drop(tokio::spawn(harness(link, up.clone()))),
             Some(message) = upwards.recv(), if room => {
                 let frame = match message {
                     Upwards::Frame(frame, back) => {
                         let id = route(&frame).unwrap().stream_id.to_owned();
-                        routes.entry(id).or_insert(back);
+                        routes.insert(id, back);
                         frame
                     }
-                    Upwards::Gone(id) => {
+                    Upwards::Gone(id, back) => {
+                        // Whoever takes its stream up again may be here before its old connection is gone.
+                        if !routes.get(id.as_str()).is_some_and(|route| route.same_channel(&back)) {
+                            continue;
+                        }
                         routes.remove(id.as_str());
                         Frame::reset(id, reason::HARNESS_GONE).to_bytes()
                     }
@@ -148,6 +173,6 @@ async fn harness(mut link: Link<DuplexStream>, up: mpsc::Sender<Upwards>) {
     }
     if let Some(id) = id {
         // A relay that is gone tells nobody.
-        let _ = up.send(Upwards::Gone(id)).await;
+        let _ = up.send(Upwards::Gone(id, back)).await;
     }
 }

@@ -8,6 +8,9 @@ use tokio::task::AbortHandle;
 use super::*;
 use crate::stream::{MessageReceiver, MessageSender, Offer, Redial, RedialError, WayBack, connect_reliable};
 
+mod keepers;
+mod refusals;
+
 /// Where harnesses find the relay of the moment.
 type Place = Arc<Mutex<Relay>>;
 
@@ -122,7 +125,18 @@ impl Pair {
         }
     }
 
-    async fn connect(&mut self, redial: Way) -> (MessageStream, MessageStream) {
+    async fn connect<R>(&mut self, redial: R) -> (MessageStream, MessageStream)
+    where
+        R: Redial<Socket = DuplexStream>,
+    {
+        let identity = Identity::generate(&mut UnwrapErr(SysRng));
+        self.connect_as(&identity, redial).await
+    }
+
+    async fn connect_as<R>(&mut self, identity: &Identity, redial: R) -> (MessageStream, MessageStream)
+    where
+        R: Redial<Socket = DuplexStream>,
+    {
         let (near, far) = link_pair().await;
         self.place.lock().unwrap().take_harness(far).unwrap();
         let target = Target {
@@ -131,23 +145,31 @@ impl Pair {
             executor_key: self.executor.public(),
             authorization: &Secret::new("good"),
         };
-        let identity = Identity::generate(&mut UnwrapErr(SysRng));
         let offer = Offer {
             config: config(HARNESS_GRACE),
             redial,
         };
         let budget = Budget::new(256 * 1024 * 1024);
-        let harness = connect_reliable(near, &identity, &target, &budget, offer)
-            .await
-            .unwrap();
+        let harness = connect_reliable(near, identity, &target, &budget, offer).await.unwrap();
         let executor = self.accepted.recv().await.unwrap().stream;
         executor.set_initialized();
         (harness, executor)
     }
 
     /// Both ends of a stream; they agree.
-    async fn agree(&mut self, redial: Way) -> (MessageStream, MessageStream) {
-        let (mut harness, mut executor) = self.connect(redial).await;
+    async fn agree<R>(&mut self, redial: R) -> (MessageStream, MessageStream)
+    where
+        R: Redial<Socket = DuplexStream>,
+    {
+        let identity = Identity::generate(&mut UnwrapErr(SysRng));
+        self.agree_as(&identity, redial).await
+    }
+
+    async fn agree_as<R>(&mut self, identity: &Identity, redial: R) -> (MessageStream, MessageStream)
+    where
+        R: Redial<Socket = DuplexStream>,
+    {
+        let (mut harness, mut executor) = self.connect_as(identity, redial).await;
         greet(&mut harness, &mut executor, true).await;
         (harness, executor)
     }
@@ -357,55 +379,6 @@ async fn a_reader_that_stops_holds_up_nobody_and_is_not_reset() {
         }
     };
     tokio::join!(flooding, talking);
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_application_that_keeps_what_it_took_stops_its_own_harness_only() {
-    const LIMIT: usize = 60 << 20;
-    let backlog = Backlog::new(LIMIT);
-    let mut pair = Pair::with_backlog(backlog.clone()).await;
-    let way = pair.way();
-    let (greedy, mut keeper) = pair.agree(way).await;
-    let way = pair.way();
-    let (modest, mut other) = pair.agree(way).await;
-    let message = long(SEND_BUFFER);
-    let mut kept = Vec::new();
-    // Until it has not got any more for a long time.
-    let keeping = async {
-        let more = async |keeper: &mut MessageStream| timeout(Duration::from_secs(10), keeper.recv()).await;
-        while let Ok(Some(Ok(message))) = more(&mut keeper).await {
-            kept.push(message);
-        }
-    };
-    tokio::select! {
-        () = async { while greedy.send(message.clone()).await.is_ok() {} } => panic!("the stream ended"),
-        () = keeping => {}
-    }
-    // Its part, and what it could send ahead.
-    let most = LIMIT / 2 + MAX_WINDOW + SEND_BUFFER;
-    assert!(
-        backlog.held() > LIMIT / 2 && backlog.held() <= most,
-        "{}",
-        backlog.held()
-    );
-    // Much more than a window.
-    let rounds = 100;
-    let sending = async {
-        for _ in 0..rounds {
-            modest.send(message.clone()).await.unwrap();
-        }
-    };
-    let receiving = async {
-        for _ in 0..rounds {
-            expect(&mut other, &message).await;
-        }
-    };
-    timeout(Duration::from_secs(10), async { tokio::join!(sending, receiving) })
-        .await
-        .unwrap();
-    // It goes on when it has let go.
-    kept.clear();
-    expect(&mut keeper, &message).await;
 }
 
 /// Sizes at which the bytes and the number of messages that may wait are used up together.

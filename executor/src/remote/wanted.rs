@@ -40,3 +40,53 @@ pub(super) async fn is_listed(
     // The runtime ends: nobody comes any more.
     looked.unwrap_or(Ok(false))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use rendezvous_wire::key::KeyDigest;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn only_a_file_that_says_so_twice_in_a_row_ends_a_stream() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("harnesses");
+        let harness = KeyDigest([1; 32]).fingerprint();
+        let listed = || fs::write(&path, harness.to_string()).expect("written");
+        let unlisted = || fs::write(&path, "").expect("written");
+        let unreadable = || fs::remove_file(&path).expect("removed");
+        listed();
+        let authorized = Arc::new(AuthorizedHarnesses::open(&path).expect("a file"));
+        let mut served = std::pin::pin!(revoked(Some(authorized), harness));
+        // The first look is at once. Half a look later, everything that follows is between two of them.
+        assert!(timeout(LOOK / 2, &mut served).await.is_err(), "it is listed");
+        let mut goes_on = async |looks: u32, why: &str| {
+            assert!(timeout(LOOK * looks, &mut served).await.is_err(), "{why}");
+        };
+        goes_on(5, "it is listed").await;
+        for _ in 0..2 {
+            unlisted();
+            goes_on(1, "one look").await;
+            listed();
+            goes_on(1, "it is listed again").await;
+        }
+        unreadable();
+        goes_on(5, "nothing can be read").await;
+        unlisted();
+        goes_on(1, "one look after others that said nothing").await;
+        unreadable();
+        goes_on(1, "nothing can be read again").await;
+        unlisted();
+        goes_on(1, "one look, and not the second in a row").await;
+        timeout(LOOK, &mut served).await.expect("the second in a row");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_a_file_nobody_is_cut() {
+        let served = revoked(None, KeyDigest([1; 32]).fingerprint());
+        assert!(timeout(LOOK * 100, served).await.is_err());
+    }
+}

@@ -1,5 +1,6 @@
 //! The real binary against a registry and a relay that do as they are told.
 
+mod authorized;
 mod credential;
 mod forward;
 mod hostile;

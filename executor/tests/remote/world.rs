@@ -183,6 +183,11 @@ impl World {
 
     /// Opens a stream as a harness does.
     pub(crate) async fn harness(&self) -> Result<MessageStream, StreamEnd> {
+        self.harness_as(&Identity::generate(&mut UnwrapErr(SysRng))).await
+    }
+
+    /// As [`Self::harness`], with a key of its own.
+    pub(crate) async fn harness_as(&self, identity: &Identity) -> Result<MessageStream, StreamEnd> {
         let bundle = self.bundle();
         let dialer = Dialer::new(Connector::direct(Trust::new(None).expect("trust")), ClearText::Loopback);
         let url = Secret::new(format!("ws://{}/relay/harness", self.state.addr));
@@ -193,8 +198,7 @@ impl World {
             executor_key: &bundle.executor_key,
             authorization: &bundle.authorization,
         };
-        let identity = Identity::generate(&mut UnwrapErr(SysRng));
-        within(connect(link, &identity, &target, &Budget::new(1 << 20))).await
+        within(connect(link, identity, &target, &Budget::new(1 << 20))).await
     }
 
     /// Sends anything to the executor, as only the relay can.

@@ -47,6 +47,17 @@ async fn reading_alone_is_enforced() {
     assert!(!outcome.out.contains("out"), "{outcome:?}");
 }
 
+/// Neither by the call whose flags can be seen nor by the one that hides them.
+#[tokio::test]
+async fn no_namespace_is_made() {
+    let world = without_bubblewrap();
+    let intent = world.intent(&[(Place::Root, Access::Read)]);
+    let script = r#"unshare -Ur echo out; perl -e '$a = pack("Q8", 0x10000000, 0, 0, 0, 17, 0, 0, 0); $p = syscall(435, $a, 64);
+        exit if !$p; print $p > 0 ? "out" : $!{ENOSYS} ? "no such call" : "$!"'"#;
+    let outcome = world.run(&intent, script).await;
+    assert_eq!(outcome.out, "no such call", "{outcome:?}");
+}
+
 #[tokio::test]
 async fn a_file_can_be_opened_for_writing() {
     let world = without_bubblewrap();

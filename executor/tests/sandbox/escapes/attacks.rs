@@ -69,6 +69,10 @@ pub(crate) const ATTACKS: &[Attack] = &[
         "mount -o remount,bind,rw / && echo x > $OUT/new && echo ESCAPED",
     ),
     attack("user namespace", "unshare -Ur true && echo ESCAPED"),
+    attack(
+        "user namespace by the call that hides its flags",
+        r#"perl -e '$a = pack("Q8", 0x10000000, 0, 0, 0, 17, 0, 0, 0); $p = syscall($ENV{CLONE3}, $a, 64); exit if !$p; print "ESCAPED" if $p > 0'"#,
+    ),
     attack("mount namespace", "unshare -m true && echo ESCAPED"),
     attack(
         "mount in a user namespace",

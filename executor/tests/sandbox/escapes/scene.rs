@@ -98,6 +98,7 @@ impl Scene {
             ("PTRACE", libc::SYS_ptrace.to_string()),
             ("READV", libc::SYS_process_vm_readv.to_string()),
             ("KEYCTL", libc::SYS_keyctl.to_string()),
+            ("CLONE3", libc::SYS_clone3.to_string()),
         ]
         .map(|(name, value)| (name.into(), value.into()))
         .into()

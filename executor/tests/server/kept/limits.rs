@@ -131,3 +131,16 @@ async fn nothing_is_kept_for_no_time() {
     let opened = client.call("initialize", hello(None, false)).await.expect("initialize");
     assert_eq!(opened["extensions"], json!({"processControl": 1, "outputWindow": 1}));
 }
+
+/// Whoever does not say for how long gets two days, where that is not too much.
+#[tokio::test]
+async fn without_a_wish_it_is_two_days() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (longest, granted) in [(72, 48), (48, 48), (47, 47)] {
+        let longest = Duration::from_millis(longest * HOUR);
+        let server = keeping_server_with(folder.path(), Duration::from_secs(30), longest);
+        let (mut client, _) = of(&server, 1).await;
+        let answer = client.call("session/retain", json!({})).await;
+        assert_eq!(answer, Ok(json!({"retentionMs": granted * HOUR})));
+    }
+}

@@ -83,7 +83,13 @@ impl House {
         self.registry.program.signal(nix::sys::signal::Signal::SIGTERM)?;
         self.registry.program.finish(wait::SOON).await?;
         let stolen = self.cx.folder().join("stolen.sqlite");
-        std::fs::copy(self.cx.folder().join("registry.sqlite"), &stolen)?;
+        for more in ["", "-wal"] {
+            // A registry that had no time to tidy up leaves a part of its database beside it.
+            let from = self.cx.folder().join(format!("registry.sqlite{more}"));
+            if from.try_exists()? {
+                std::fs::copy(from, self.cx.folder().join(format!("stolen.sqlite{more}")))?;
+            }
+        }
         let options = options("fallen registry", format!("sqlite://{}", stolen.display()));
         self.registry = Registry::start(&self.cx, options).await?;
         self.front.lead_to(self.registry.address()?);

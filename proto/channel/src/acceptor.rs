@@ -22,7 +22,7 @@ use rand_core::CryptoRng;
 use rendezvous_wire::frame::{Body, Frame};
 use rendezvous_wire::id::{EnvironmentId, RegistrationId, StreamId};
 use rendezvous_wire::key::{KeyDigest, PublicKey};
-use rendezvous_wire::limits::MAX_AUTHORIZATION;
+use rendezvous_wire::limits::{MAX_AUTHORIZATION, MAX_RECORD_PLAINTEXT};
 use rendezvous_wire::secret::Secret;
 
 pub use event::{Counters, Ended, Event, StreamKey, ValidationId, Verdict};
@@ -60,6 +60,8 @@ pub struct Acceptor {
     /// Handshake answers and resets: they go before any record.
     control: VecDeque<Bytes>,
     turns: Turns,
+    /// Longest plaintext of a record, in bytes.
+    record_limit: usize,
     deadlines: Deadlines,
     suspended: usize,
     events: VecDeque<Event>,
@@ -121,6 +123,7 @@ impl Acceptor {
             replays: ReplayCache::default(),
             control: VecDeque::new(),
             turns: Turns::default(),
+            record_limit: MAX_RECORD_PLAINTEXT,
             deadlines: Deadlines::default(),
             suspended: 0,
             events: VecDeque::new(),
@@ -249,12 +252,31 @@ impl Acceptor {
                 continue;
             };
             // It waits until it is charged, so that it is not given a place before.
-            let frame = self.with(&id, Stream::poll_transmit).flatten();
-            self.charge(key, &id, frame.as_ref().map_or(0, Bytes::len));
+            let limit = self.record_limit;
+            let transmit = |stream: &mut Stream| {
+                stream.limit_records(limit);
+                stream.poll_transmit()
+            };
+            let frame = self.with(&id, transmit).flatten();
+            let len = frame.as_ref().map_or(0, Bytes::len);
+            self.charge(key, &id, len);
             if frame.is_some() {
+                self.turns.sent(self.now, key, len);
                 return frame;
             }
         }
+    }
+
+    /// Whether short messages of some streams were sent between those of others within the last second: who sends much should
+    /// not keep them waiting.
+    pub fn is_shared(&self) -> bool {
+        self.turns.are_shared(self.now)
+    }
+
+    /// Makes records at most `limit` bytes of plaintext long from now on: what is urgent waits for the one that is being sent. No
+    /// limit makes them shorter than [`MIN_PIECE_LIMIT`](crate::message::MIN_PIECE_LIMIT).
+    pub fn limit_records(&mut self, limit: usize) {
+        self.record_limit = limit;
     }
 
     /// Whether [`Self::poll_transmit`] has something to give.

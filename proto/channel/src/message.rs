@@ -7,7 +7,7 @@ mod encoder;
 use rendezvous_wire::limits::{MAX_MESSAGE, MESSAGE_PREFIX_LEN};
 
 pub use decoder::Decoder;
-pub use encoder::Encoder;
+pub use encoder::{Encoder, MIN_PIECE_LIMIT};
 
 use crate::budget::BudgetExhausted;
 

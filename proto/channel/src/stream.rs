@@ -307,6 +307,11 @@ impl Stream {
             }
     }
 
+    /// Makes the records of messages at most `limit` bytes of plaintext long from now on; see [`Encoder::limit_pieces`].
+    pub fn limit_records(&mut self, limit: usize) {
+        self.outgoing.limit_pieces(limit);
+    }
+
     /// The next frame to be sent, whole and encoded.
     pub fn poll_transmit(&mut self) -> Option<Bytes> {
         if let Some(frame) = self.control.pop_front() {

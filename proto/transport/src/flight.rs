@@ -6,17 +6,24 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// What may be on its way in any case, in bytes: two large frames.
+/// What may be on its way in any case, in bytes: two large frames. Where short messages share the way, less.
 const LEAST: usize = 128 * 1024;
+const LEAST_SHARED: usize = 16 * 1024;
 /// The most: more than 1 Gbit/s at 100 ms needs.
 const MOST: usize = 32 * 1024 * 1024;
 /// How long what is on its way beyond what the way takes may need to get there. A relay or an executor that is busy takes
 /// about as long to say so.
 const DELAY: Duration = Duration::from_millis(5);
+/// As much where short messages share the way, which wait for it.
+const DELAY_SHARED: Duration = Duration::from_micros(500);
+/// Longest time that one message may occupy the way then.
+const TURN: Duration = Duration::from_millis(1);
 /// Shortest time over which a rate is taken: ways let a little pass at once after a silence.
 const INTERVAL: Duration = Duration::from_millis(10);
 /// Intervals of which the one counts in which most arrived.
 const INTERVALS: usize = 16;
+/// Shortest time between two pings that wait for nothing.
+const PROBE: Duration = Duration::from_millis(100);
 /// The shortest round trip is that of this time and of as much before it: the way may change.
 const MEMORY: Duration = Duration::from_secs(300);
 
@@ -24,6 +31,7 @@ const MEMORY: Duration = Duration::from_secs(300);
 #[derive(Debug)]
 pub(crate) struct Flight {
     window: usize,
+    is_shared: bool,
     /// Bytes that were given to the connection, and that the relay has read, so far.
     sent: u64,
     arrived: u64,
@@ -32,6 +40,7 @@ pub(crate) struct Flight {
     /// Shortest round trips: lately, and in the time before.
     shortest: [Option<Duration>; 2],
     since: Option<Instant>,
+    last_probe: Option<Instant>,
     /// When the present interval began, and what had arrived by then.
     interval: Option<(Instant, u64)>,
     /// Bytes in a second.
@@ -49,12 +58,14 @@ impl Flight {
     pub(crate) fn new() -> Self {
         Self {
             window: LEAST,
+            is_shared: false,
             sent: 0,
             arrived: 0,
             last_ping: 0,
             pings: VecDeque::new(),
             shortest: [None; 2],
             since: None,
+            last_probe: None,
             interval: None,
             rates: VecDeque::new(),
         }
@@ -63,6 +74,35 @@ impl Flight {
     /// Whether another message may be sent.
     pub(crate) fn has_room(&self) -> bool {
         self.sent - self.arrived < self.window as u64
+    }
+
+    /// Whether short messages share the way with long ones from now on. Says what a ping has to carry, if one is needed now.
+    pub(crate) fn share(&mut self, now: Instant, is_shared: bool) -> Option<[u8; 8]> {
+        if std::mem::replace(&mut self.is_shared, is_shared) == is_shared {
+            return None;
+        }
+        self.resize();
+        self.unstick(now)
+    }
+
+    /// How long a message should be at most, in bytes, where short ones wait for it.
+    pub(crate) fn longest(&self) -> Option<usize> {
+        if !self.is_shared || self.rates.is_empty() {
+            return None;
+        }
+        let bytes = self.fastest() * TURN.as_micros() / 1_000_000;
+        usize::try_from(bytes).ok()
+    }
+
+    /// A message will be given to the connection. Says what a ping in front of it has to carry, if there should be one: behind
+    /// the message it would tell how long the message takes, too.
+    pub(crate) fn probe(&mut self, now: Instant) -> Option<[u8; 8]> {
+        let is_recent = |last| now.saturating_duration_since(last) < PROBE;
+        if self.sent > self.arrived || !self.pings.is_empty() || self.last_probe.is_some_and(is_recent) {
+            return None;
+        }
+        self.last_probe = Some(now);
+        Some(self.ping(now))
     }
 
     /// A message of this length was given to the connection. Says what a ping behind it has to carry, if there should be one.
@@ -100,7 +140,11 @@ impl Flight {
         }
         self.measure(now, now.saturating_duration_since(ping.at));
         self.resize();
-        // A window that has become small would wait for ever.
+        self.unstick(now)
+    }
+
+    /// A window that has become small would wait for ever.
+    fn unstick(&mut self, now: Instant) -> Option<[u8; 8]> {
         let is_stuck = !self.has_room() && self.pings.is_empty();
         is_stuck.then(|| self.ping(now))
     }
@@ -117,11 +161,20 @@ impl Flight {
     }
 
     fn resize(&mut self) {
-        let fastest = self.rates.iter().max().copied().unwrap_or(0);
+        let (least, delay) = if self.is_shared {
+            (LEAST_SHARED, DELAY_SHARED)
+        } else {
+            (LEAST, DELAY)
+        };
         let shortest = self.shortest.iter().flatten().min().copied().unwrap_or_default();
         // Twice what the way takes, so that one learns whether it takes more.
-        let bytes = fastest * (shortest * 2 + DELAY).as_micros() / 1_000_000;
-        self.window = usize::try_from(bytes).unwrap_or(MOST).clamp(LEAST, MOST);
+        let bytes = self.fastest() * (shortest * 2 + delay).as_micros() / 1_000_000;
+        self.window = usize::try_from(bytes).unwrap_or(MOST).clamp(least, MOST);
+    }
+
+    /// The greatest rate of late, in bytes a second.
+    fn fastest(&self) -> u128 {
+        self.rates.iter().max().copied().unwrap_or(0)
     }
 }
 

@@ -187,6 +187,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
         self.unwritten < WRITE_LIMIT && self.flight.as_ref().is_none_or(Flight::has_room)
     }
 
+    /// Says whether short messages share the way with long ones now, for which a connection that is kept short becomes shorter
+    /// still. Gives how long a message should be at most, in bytes, if it should not be as long as it likes.
+    ///
+    /// # Errors
+    ///
+    /// When the connection is broken.
+    pub fn share(&mut self, is_shared: bool) -> Result<Option<usize>, LinkError> {
+        self.ask(|flight| flight.share(Instant::now().into_std(), is_shared))?;
+        Ok(self.flight.as_ref().and_then(Flight::longest))
+    }
+
     /// Gives a message to the write buffer; [`Self::next`], [`Self::idle`], [`Self::flush`] and [`Self::close`]
     /// write it. Ask [`Self::has_room`] first.
     ///
@@ -197,15 +208,24 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
         let len = message.len();
         self.unwritten += len;
         match self.dialect {
-            Dialect::Relay => {
+            Dialect::Relay if self.flight.is_some() => {
+                self.ask(|flight| flight.probe(Instant::now().into_std()))?;
                 self.give(Message::Binary(message))?;
-                let ask = |flight: &mut Flight| flight.sent(Instant::now().into_std(), len);
-                match self.flight.as_mut().and_then(ask) {
-                    Some(ping) => self.give(Message::Ping(Bytes::copy_from_slice(&ping))),
-                    None => Ok(()),
-                }
+                self.ask(|flight| flight.sent(Instant::now().into_std(), len))
             }
+            Dialect::Relay => self.give(Message::Binary(message)),
             Dialect::Direct => self.give_in_frames(message),
+        }
+    }
+
+    /// Gives a ping, if one is needed to tell what is on its way.
+    fn ask(&mut self, what: impl FnOnce(&mut Flight) -> Option<[u8; 8]>) -> Result<(), LinkError> {
+        match self.flight.as_mut().and_then(what) {
+            Some(ping) => {
+                self.ping_unwritten = true;
+                self.give(Message::Ping(Bytes::copy_from_slice(&ping)))
+            }
+            None => Ok(()),
         }
     }
 
@@ -386,11 +406,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
                 },
                 Message::Pong(payload) => {
                     self.keepalive.pong();
-                    let heard = |flight: &mut Flight| flight.pong(Instant::now().into_std(), &payload);
-                    if let Some(ping) = self.flight.as_mut().and_then(heard) {
-                        self.give(Message::Ping(Bytes::copy_from_slice(&ping)))?;
-                        self.ping_unwritten = true;
-                    }
+                    self.ask(|flight| flight.pong(Instant::now().into_std(), &payload))?;
                 }
                 Message::Close(frame) => {
                     // The reply is queued already. If it does not go out at once, so be it: the peer wants to leave.

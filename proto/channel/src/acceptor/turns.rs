@@ -2,8 +2,14 @@
 //! bulk of other streams, and nobody gets more than another who wants as much.
 
 use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
 use super::StreamKey;
+
+/// Longest frame that is taken for an urgent one, in bytes.
+const SHORT: usize = 4 * 1024;
+/// How long the way counts as shared after a short frame was sent between those of other streams.
+const SHARED: Duration = Duration::from_secs(1);
 
 /// The streams that have something to send, each once.
 #[derive(Debug, Default)]
@@ -11,6 +17,10 @@ pub(super) struct Turns {
     waiting: BTreeSet<(u64, StreamKey)>,
     /// What the stream that was last in turn had sent before, as `Share::sent`.
     reached: u64,
+    /// Whose frame was the last one.
+    last: Option<StreamKey>,
+    /// When a short frame was sent last behind one of another stream.
+    shared: Option<Instant>,
 }
 
 /// What one stream has sent: bytes, and what it let pass while it had nothing to send.
@@ -45,6 +55,22 @@ impl Turns {
     pub(super) fn taken(&mut self, share: &mut Share, bytes: usize) {
         share.is_waiting = false;
         share.sent = self.reached + bytes as u64;
+    }
+
+    /// The stream has sent a frame.
+    pub(super) fn sent(&mut self, now: Option<Instant>, key: StreamKey, bytes: usize) {
+        let is_another = self.last.replace(key).is_some_and(|last| last != key);
+        if is_another && bytes <= SHORT {
+            self.shared = now;
+        }
+    }
+
+    /// Whether short messages went out between those of other streams lately.
+    pub(super) fn are_shared(&self, now: Option<Instant>) -> bool {
+        let (Some(shared), Some(now)) = (self.shared, now) else {
+            return false;
+        };
+        now.saturating_duration_since(shared) < SHARED
     }
 }
 
@@ -88,6 +114,22 @@ mod tests {
             sent[usize::try_from(number).unwrap()] += [1000, 100][usize::try_from(number).unwrap()];
             assert!((sent[0] - sent[1]).abs() <= 1000, "{sent:?}");
         }
+    }
+
+    #[test]
+    fn only_short_frames_between_those_of_others_share_the_way_and_for_a_while() {
+        let (mut turns, now) = (Turns::default(), Instant::now());
+        let (bulk, small) = (StreamKey(1), StreamKey(2));
+        turns.sent(Some(now), small, SHORT);
+        turns.sent(Some(now), small, 1);
+        turns.sent(Some(now), bulk, SHORT + 1);
+        turns.sent(Some(now), bulk, 1);
+        assert!(!turns.are_shared(Some(now)));
+        turns.sent(Some(now), small, SHORT);
+        turns.sent(Some(now), bulk, SHORT + 1);
+        assert!(turns.are_shared(Some(now)));
+        assert!(turns.are_shared(Some(now + SHARED - Duration::from_nanos(1))));
+        assert!(!turns.are_shared(Some(now + SHARED)));
     }
 
     #[test]

@@ -6,16 +6,36 @@ use rendezvous_wire::limits::{MAX_MESSAGE, MAX_RECORD_PLAINTEXT, MESSAGE_PREFIX_
 
 use super::{MessageError, check_length};
 
+/// Shortest limit of the pieces of a message: each costs a record and a frame around it.
+pub const MIN_PIECE_LIMIT: usize = 4 * 1024;
+
 /// Cuts queued messages into the plaintexts of records. Each message begins a new record.
-#[derive(Default)]
 pub struct Encoder {
     queue: VecDeque<Bytes>,
     /// What is written of the first message, its prefix included.
     written: usize,
     queued: usize,
+    /// Longest piece.
+    limit: usize,
+}
+
+impl Default for Encoder {
+    fn default() -> Self {
+        Self {
+            queue: VecDeque::new(),
+            written: 0,
+            queued: 0,
+            limit: MAX_RECORD_PLAINTEXT,
+        }
+    }
 }
 
 impl Encoder {
+    /// Cuts shorter pieces from now on, of at most `limit` bytes, but never shorter ones than [`MIN_PIECE_LIMIT`].
+    pub fn limit_pieces(&mut self, limit: usize) {
+        self.limit = limit.clamp(MIN_PIECE_LIMIT, MAX_RECORD_PLAINTEXT);
+    }
+
     /// Queues one message.
     ///
     /// # Errors
@@ -43,11 +63,11 @@ impl Encoder {
         self.piece_len(MAX_RECORD_PLAINTEXT)
     }
 
-    /// Length of the next piece of at most `limit` bytes; `None` if nothing waits. The first piece of a message must have
-    /// room for its prefix.
+    /// Length of the next piece of at most `limit` bytes, and of what [`Self::limit_pieces`] said; `None` if nothing waits. The
+    /// first piece of a message must have room for its prefix.
     pub fn piece_len(&self, limit: usize) -> Option<usize> {
         let message = self.queue.front()?;
-        Some((message.len() + MESSAGE_PREFIX_LEN - self.written).min(limit))
+        Some((message.len() + MESSAGE_PREFIX_LEN - self.written).min(limit).min(self.limit))
     }
 
     /// Whether the next piece begins a message.

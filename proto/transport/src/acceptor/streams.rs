@@ -10,7 +10,7 @@ use rendezvous_channel::Acceptor;
 use rendezvous_channel::acceptor::{Ended, Event, StreamKey, ValidationId, Verdict};
 use rendezvous_wire::id::RegistrationId;
 use rendezvous_wire::key::KeyDigest;
-use rendezvous_wire::limits::VALIDATION_TIMEOUT;
+use rendezvous_wire::limits::{MAX_RECORD_PLAINTEXT, VALIDATION_TIMEOUT};
 use rendezvous_wire::reason;
 use rendezvous_wire::reason::close;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -424,6 +424,8 @@ impl Streams {
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
+        let limit = link.share(self.acceptor.is_shared())?;
+        self.acceptor.limit_records(limit.unwrap_or(MAX_RECORD_PLAINTEXT));
         while link.has_room() {
             match self.acceptor.poll_transmit() {
                 Some(frame) => link.feed(frame)?,

@@ -254,6 +254,8 @@ async fn what_the_peer_has_not_read_can_be_passed() {
         () = sleep(Duration::from_secs(1)) => {}
     }
     let (event, ()) = tokio::join!(link.next(), async {
+        // In front of the first message, and behind each.
+        assert!(matches!(receive(&mut peer).await, Message::Ping(_)));
         for _ in 0..3 {
             assert_eq!(receive(&mut peer).await.len(), 60_000);
             assert!(matches!(receive(&mut peer).await, Message::Ping(_)));

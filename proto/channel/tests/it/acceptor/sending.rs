@@ -1,5 +1,8 @@
 //! What is sent, and how streams end.
 
+use rendezvous_channel::message::MIN_PIECE_LIMIT;
+use rendezvous_wire::limits::MAX_RECORD_PLAINTEXT;
+
 use super::*;
 
 #[test]
@@ -17,6 +20,44 @@ fn streams_send_in_turn() {
         .collect();
     assert_eq!(order.join(""), "abcabababab");
     assert!(!world.acceptor.wants_transmit());
+}
+
+#[test]
+fn records_are_as_long_as_the_limit_lets_them_be() {
+    let mut world = World::new();
+    let mut open = world.open("s");
+    let long = Bytes::from(vec![b'x'; 300_000]);
+    for (limit, expected) in [
+        (10_000, 10_000),
+        (1, MIN_PIECE_LIMIT),
+        (usize::MAX, MAX_RECORD_PLAINTEXT),
+    ] {
+        world.acceptor.limit_records(limit);
+        world.acceptor.send(open.key, long.clone()).unwrap();
+        let frames = world.sent();
+        assert_eq!(frames.len(), (long.len() + 4).div_ceil(expected));
+        for frame in frames {
+            open.harness.handle_frame(world.now, frame);
+        }
+        assert_eq!(events(&mut open.harness), [stream::Event::Message(long.clone())]);
+    }
+}
+
+#[test]
+fn short_messages_beside_long_ones_are_told() {
+    let mut world = World::new();
+    let open = ["a", "b"].map(|stream| world.open(stream));
+    let long = Bytes::from(vec![b'x'; 300_000]);
+    world.now += Duration::from_secs(10);
+    world.acceptor.handle_timeout(world.now);
+    world.acceptor.send(open[0].key, long.clone()).unwrap();
+    world.acceptor.send(open[1].key, long).unwrap();
+    world.sent();
+    // The rests of both are short, too, but a handshake is long ago.
+    assert!(!world.acceptor.is_shared());
+    world.acceptor.send(open[0].key, Bytes::from_static(b"short")).unwrap();
+    world.sent();
+    assert!(world.acceptor.is_shared());
 }
 
 #[test]

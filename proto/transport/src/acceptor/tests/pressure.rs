@@ -33,6 +33,49 @@ async fn a_sender_waits_while_nobody_receives() {
     tokio::join!(sending, receiving);
 }
 
+/// Lengths of the frames of one stream that sends as much as it can, in ten seconds, and whether it shared the way.
+async fn bulk_lengths(is_shared: bool) -> Vec<usize> {
+    const RATE: usize = 10_000_000;
+    let mut world = World::new().await;
+    let (mut taking, giving) = world.open().await;
+    let (mut asking, mut answering) = world.open().await;
+    world.relay.rate.store(RATE, Ordering::Relaxed);
+    let flood = async {
+        while giving.send(long(SEND_BUFFER)).await.is_ok() {}
+    };
+    let take = async { while let Some(Ok(_)) = taking.recv().await {} };
+    let ask = async {
+        for second in 0..20 {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            if second == 10 {
+                world.relay.lengths.lock().unwrap().clear();
+            }
+            if is_shared {
+                expect_alive(&mut asking, &mut answering).await;
+            }
+        }
+    };
+    tokio::select! {
+        () = flood => panic!("the stream ended"),
+        () = take => panic!("the stream ended"),
+        () = ask => {}
+    }
+    let mut lengths = std::mem::take(&mut *world.relay.lengths.lock().unwrap());
+    let sum: usize = lengths.iter().sum();
+    assert!(sum > RATE * 5 * 9 / 10, "the way was not full: {sum}");
+    lengths.sort_unstable();
+    lengths
+}
+
+#[tokio::test(start_paused = true)]
+async fn long_messages_go_in_short_records_where_short_messages_share_the_way() {
+    let longest = *bulk_lengths(true).await.last().unwrap();
+    // A millisecond, and what is around a record.
+    assert!((4096..12_000).contains(&longest), "{longest}");
+    let longest = *bulk_lengths(false).await.last().unwrap();
+    assert!(longest > 60_000, "{longest}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_takes_nothing_is_reset_in_the_end_and_no_other() {
     let mut world = World::new().await;

@@ -2,6 +2,9 @@
 //! executor when a harness goes.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bytes::Bytes;
 use rendezvous_wire::frame::Frame;
@@ -11,6 +14,7 @@ use rendezvous_wire::reason;
 use tokio::io::{DuplexStream, duplex};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
+use tokio::time::sleep;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::Role;
 
@@ -31,6 +35,10 @@ pub(super) struct Relay {
     harnesses: mpsc::UnboundedSender<Link<DuplexStream>>,
     texts: mpsc::UnboundedSender<()>,
     resets: mpsc::UnboundedSender<()>,
+    /// Lengths of the frames of the executor.
+    pub(super) lengths: Arc<Mutex<Vec<usize>>>,
+    /// Bytes that the executor's way takes in a second, if that is bounded.
+    pub(super) rate: Arc<AtomicUsize>,
     task: JoinHandle<()>,
 }
 
@@ -39,15 +47,20 @@ impl Relay {
         let (harnesses, arriving) = mpsc::unbounded_channel();
         let (texts, texts_asked) = mpsc::unbounded_channel();
         let (resets, resets_asked) = mpsc::unbounded_channel();
+        let (lengths, rate) = (Arc::default(), Arc::default());
         let asked = Asked {
             arriving,
             texts: texts_asked,
             resets: resets_asked,
+            lengths: Arc::clone(&lengths),
+            rate: Arc::clone(&rate),
         };
         Self {
             harnesses,
             texts,
             resets,
+            lengths,
+            rate,
             task: tokio::spawn(run(executor, asked)),
         }
     }
@@ -93,6 +106,8 @@ struct Asked {
     arriving: mpsc::UnboundedReceiver<Link<DuplexStream>>,
     texts: mpsc::UnboundedReceiver<()>,
     resets: mpsc::UnboundedReceiver<()>,
+    lengths: Arc<Mutex<Vec<usize>>>,
+    rate: Arc<AtomicUsize>,
 }
 
 async fn run(mut executor: Link<DuplexStream>, mut asked: Asked) {
@@ -130,6 +145,10 @@ async fn run(mut executor: Link<DuplexStream>, mut asked: Asked) {
             }
             event = executor.next() => match event {
                 Ok(Event::Message(frame)) => {
+                    asked.lengths.lock().unwrap().push(frame.len());
+                    if let rate @ 1.. = asked.rate.load(Ordering::Relaxed) {
+                        sleep(Duration::from_secs_f64(frame.len() as f64 / rate as f64)).await;
+                    }
                     if let Some(back) = routes.get(route(&frame).unwrap().stream_id) {
                         // A harness that is gone takes no frame.
                         let _ = back.send(frame).await;

@@ -42,6 +42,8 @@ pub(crate) struct RelayConnector {
     registry: registry::Client,
     dialer: Dialer,
     identity: Identity,
+    /// Whether the key outlives the session.
+    is_lasting: bool,
     guard: Guard,
     environment: EnvironmentId,
     budget: Budget,
@@ -56,12 +58,24 @@ impl RelayConnector {
             registry: client(&options, connector.clone())?,
             dialer: Dialer::new(connector, options.clear_text),
             identity: own_key(options.identity.as_ref()),
+            is_lasting: options.identity.is_some(),
             guard: Guard::new(options.executors, options.registry.as_str(), &options.environment),
             environment: options.environment,
             budget: Budget::new(BUDGET),
             windows: Pool::new(WINDOWS),
             stream_grace: options.stream_grace,
         })
+    }
+
+    /// What a failed handshake means.
+    fn failed(&mut self, end: StreamEnd) -> AttemptError {
+        if end.is_not_listed() {
+            return AttemptError::NotListed {
+                key: self.identity.public().fingerprint(),
+                is_lasting: self.is_lasting,
+            };
+        }
+        self.guard.failed(end)
     }
 }
 
@@ -94,7 +108,7 @@ impl Connector for RelayConnector {
         };
         if self.stream_grace.is_zero() {
             let stream = stream::connect(link, &self.identity, &target, &self.budget).await;
-            return Ok(stream.map_err(|end| self.guard.failed(end))?.into());
+            return Ok(stream.map_err(|end| self.failed(end))?.into());
         }
         let offer = Offer {
             config: Config {
@@ -112,7 +126,7 @@ impl Connector for RelayConnector {
             },
         };
         let stream = stream::connect_reliable(link, &self.identity, &target, &self.budget, offer).await;
-        Ok(stream.map_err(|end| self.guard.failed(end))?.into())
+        Ok(stream.map_err(|end| self.failed(end))?.into())
     }
 
     async fn confirm(&mut self, peer: &mut Peer) -> Result<(), AttemptError> {

@@ -13,6 +13,7 @@ use rendezvous_transport::dial::DialError;
 use rendezvous_transport::registry::{CallError, SetupError};
 use rendezvous_transport::stream::StreamEnd;
 use rendezvous_transport::tls::TrustError;
+use rendezvous_wire::fingerprint::Fingerprint;
 
 use crate::connect::ProgramError;
 use crate::environments::EnvironmentError;
@@ -60,6 +61,9 @@ pub enum HarnessError {
     /// The executor's key is not one that may be spoken to.
     #[error("{}", chain(.0.as_ref()))]
     Untrusted(Arc<AttemptError>),
+    /// The executor does not serve this harness.
+    #[error("{}", chain(.0.as_ref()))]
+    NotListed(Arc<AttemptError>),
     /// The executor refused the call.
     #[error("{0}")]
     Refused(RpcError),
@@ -116,10 +120,11 @@ pub enum HarnessError {
 }
 
 impl HarnessError {
-    /// What a failed attempt leads to: `other`, unless it is about the executor's key.
+    /// What a failed attempt leads to: `other`, unless it is about one of the keys.
     pub(crate) fn of_attempt(error: Arc<AttemptError>, other: impl FnOnce(Arc<AttemptError>) -> Self) -> Self {
         match error.as_ref() {
             AttemptError::Key(_) => Self::Untrusted(error),
+            AttemptError::NotListed { .. } => Self::NotListed(error),
             _ => other(error),
         }
     }
@@ -139,7 +144,9 @@ impl HarnessError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Options(_) | Self::Setup(_) | Self::Trust(_) | Self::Environment(_) | Self::Path(_) => exit::USAGE,
-            Self::Unreachable(error) | Self::Lost(error) | Self::Untrusted(error) => error.exit_code(),
+            Self::Unreachable(error) | Self::Lost(error) | Self::Untrusted(error) | Self::NotListed(error) => {
+                error.exit_code()
+            }
             Self::OutcomeUnknown(_)
             | Self::Events(_)
             | Self::ProcessLost(_)
@@ -256,6 +263,17 @@ pub enum AttemptError {
     /// The executor's key.
     #[error(transparent)]
     Key(#[from] KeyError),
+    /// The executor's own list of harnesses does not have our key.
+    #[error(
+        "the executor serves only harnesses whose keys its owner has listed, and this one's is not: {key}. {}",
+        listing(key, .is_lasting)
+    )]
+    NotListed {
+        /// Our key.
+        key: Fingerprint,
+        /// Whether we have it the next time, too.
+        is_lasting: bool,
+    },
     /// The relay.
     #[error("relay")]
     Dial(#[from] DialError),
@@ -269,7 +287,7 @@ pub enum AttemptError {
     #[error(transparent)]
     Program(#[from] ProgramError),
     /// The executor refused `initialize`.
-    #[error("the executor refused the session: {0}")]
+    #[error("the executor refused the session: {}", refusal(.0))]
     Initialize(RpcError),
     /// The executor said something that no executor may say.
     #[error("the executor broke the protocol: {0}")]
@@ -299,6 +317,7 @@ impl AttemptError {
             Self::Stream(error) if error.is_retryable() => Verdict::Retry(Default::default()),
             Self::Violation(_) | Self::Timeout => Verdict::Retry(Default::default()),
             Self::Key(_)
+            | Self::NotListed { .. }
             | Self::Registry(_)
             | Self::Dial(_)
             | Self::Listener(_)
@@ -316,6 +335,7 @@ impl AttemptError {
     fn exit_code(&self) -> u8 {
         match self {
             Self::Key(error) => error.exit_code(),
+            Self::NotListed { .. } => exit::NOT_AUTHORIZED,
             Self::Registry(error) if error.is_not_authorized() => exit::NOT_AUTHORIZED,
             Self::Dial(error) if error.is_ticket_refused() => exit::NOT_AUTHORIZED,
             Self::Registry(error) if error.is_proxy_unauthorized() => exit::NOT_AUTHORIZED,
@@ -334,6 +354,28 @@ impl AttemptError {
             Self::Listener(DialError::Url(_)) => exit::USAGE,
             _ => exit::UNAVAILABLE,
         }
+    }
+}
+
+/// How a harness gets into an executor's list.
+fn listing(key: &Fingerprint, is_lasting: &bool) -> String {
+    if *is_lasting {
+        return format!("Ask the owner to add this line to the file of the executor's --authorized-harnesses: {key}");
+    }
+    "This harness has a new key each time: give it one that lasts by --identity-file, and ask the owner to add the line \
+     that `harness identity` prints then to the file of the executor's --authorized-harnesses"
+        .to_owned()
+}
+
+/// Why the executor gives no session, in words that help where its own do not.
+fn refusal(error: &RpcError) -> String {
+    match error.code {
+        rendezvous_rpc::code::SESSION_ATTACHED => {
+            "another connection has it; somebody may have taken it over (`harness \
+             attach --take-over`), or the one before is not missed yet"
+                .to_owned()
+        }
+        _ => error.to_string(),
     }
 }
 
@@ -360,4 +402,35 @@ pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
         source = cause.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_lost_a_session_to_somebody_else_hears_of_it_without_its_id() {
+        let refused = || Arc::new(AttemptError::Initialize(RpcError::session_attached("5e55-10n")));
+        for error in [HarnessError::Lost(refused()), HarnessError::Unreachable(refused())] {
+            let text = error.to_string();
+            assert!(text.contains("--take-over") && !text.contains("5e55-10n"), "{text}");
+            assert_eq!(error.exit_code(), exit::UNAVAILABLE);
+        }
+    }
+
+    #[test]
+    fn a_harness_that_is_not_listed_learns_the_line_that_is_missing() {
+        let key = rendezvous_wire::key::KeyDigest([7; 32]).fingerprint();
+        let refused = |is_lasting| HarnessError::from(AttemptError::NotListed { key, is_lasting });
+        for is_lasting in [true, false] {
+            let error = refused(is_lasting);
+            assert!(!error.is_retryable() && error.exit_code() == exit::NOT_AUTHORIZED);
+            let text = error.to_string();
+            assert!(
+                text.contains(&key.to_string()) && text.contains("--authorized-harnesses"),
+                "{text}"
+            );
+            assert_eq!(text.contains("--identity-file"), !is_lasting, "{text}");
+        }
+    }
 }

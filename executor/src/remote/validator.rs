@@ -36,31 +36,31 @@ impl RegistryValidator {
         }
     }
 
-    /// Whether the file lets the harness come, whatever the registry says. Without a file, everybody may.
-    async fn is_authorized(&self, harness: Fingerprint) -> bool {
-        let Some(authorized) = &self.authorized else {
-            return true;
-        };
+    /// Why the file does not let the harness come, whatever the registry says. Without a file, everybody may.
+    async fn objection(&self, harness: Fingerprint) -> Option<Verdict> {
+        let authorized = self.authorized.as_ref()?;
         let file = authorized.path().display();
-        match is_listed(authorized, harness).await {
-            Ok(true) => return true,
+        let objection = match is_listed(authorized, harness).await {
+            Ok(true) => return None,
             Ok(false) => {
                 tracing::warn!(%harness, %file, "harness refused: its fingerprint is not in the file of authorized harnesses");
+                Verdict::NotListed
             }
             Err(error) => {
                 tracing::error!(%harness, error = %super::chain(&error), "harness refused: the file of authorized harnesses cannot be used");
+                Verdict::Reject
             }
-        }
+        };
         metrics::counter!("executor_handshakes_total", "verdict" => "unauthorized").increment(1);
-        false
+        Some(objection)
     }
 }
 
 impl Validator for RegistryValidator {
     async fn validate(&self, request: Request) -> Verdict {
         let harness = request.harness_key.fingerprint();
-        if !self.is_authorized(harness).await {
-            return Verdict::Reject;
+        if let Some(objection) = self.objection(harness).await {
+            return objection;
         }
         let answer = self
             .registry

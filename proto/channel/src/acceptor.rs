@@ -193,11 +193,12 @@ impl Acceptor {
                 }
             }
             Verdict::Reject => self.fail_handshake(now, &stream_id),
-            // The harness did nothing wrong, so this is no failure of its handshake.
+            // The harness did nothing wrong, so neither is a failure of its handshake.
             Verdict::CredentialRejected => match paused.refuse(rng, CREDENTIAL_REJECTED) {
                 Ok(answer) => self.push_handshake(stream_id, answer),
                 Err(_) => self.refuse(&stream_id),
             },
+            Verdict::NotListed => self.turn_away(stream_id, *paused, rng),
         }
     }
 

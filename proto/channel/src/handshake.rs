@@ -33,6 +33,9 @@ use crate::symmetric::SymmetricState;
 /// The payload of message 2 by which an executor says that the registry refused the executor's own credential. A stock
 /// harness tells it from others by this text.
 pub const CREDENTIAL_REJECTED: &[u8] = b"codex-registry-authentication-rejected/v1";
+/// The payload of message 2 by which an executor says that its own list of harnesses does not have the harness's key. As
+/// long as the other one, so that its length does not tell a relay which of them it is.
+pub const HARNESS_NOT_LISTED: &[u8; CREDENTIAL_REJECTED.len()] = b"rendezvous-harness-identity-not-listed/v1";
 
 /// What a finished handshake leaves. The keys are wiped on drop.
 pub struct SessionKeys {

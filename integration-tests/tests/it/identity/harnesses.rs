@@ -4,6 +4,7 @@ use std::fs;
 
 use anyhow::{Result, ensure};
 use rendezvous_integration_tests::{Context, Program, wait};
+use rendezvous_wire::limits::MAX_FAILED_HANDSHAKES;
 
 use super::{House, text};
 
@@ -37,19 +38,29 @@ pub(super) async fn authorized(cx: Context) -> Result<()> {
     house.works(&identity).await?;
     let proven = house.harness_token.clone();
     // The registry admits this one as well; the executor does not.
-    let quick = ["--connect-timeout", "1"];
-    house.use_another_credential().await?;
-    house.is_refused(&quick, 69, &[]).await?;
+    house
+        .is_refused(&[], 77, &["--identity-file", "harness identity"])
+        .await?;
     let log = executor.stderr();
     log.contains("its fingerprint is not in the file", wait::SOON).await?;
 
-    // What the file says now counts.
+    // What the file says now counts. Nobody is locked out for having come too early, however often.
     fs::write(&list, "# nobody\n")?;
-    house.use_another_credential().await?;
-    house.is_refused(&[&identity[..], &quick].concat(), 69, &[]).await?;
+    let remedy = format!(
+        "add this line to the file of the executor's --authorized-harnesses: {}",
+        shown.trim()
+    );
+    for _ in 0..MAX_FAILED_HANDSHAKES {
+        house.is_refused(&identity, 77, &[&remedy]).await?;
+    }
+    fs::write(&list, &shown)?;
+    house.works(&identity).await?;
+
     fs::write(&list, "4g7q-2mzt\n")?;
     house.use_another_credential().await?;
-    house.is_refused(&[&identity[..], &quick].concat(), 69, &[]).await?;
+    house
+        .is_refused(&[&identity[..], &["--connect-timeout", "1"]].concat(), 69, &[])
+        .await?;
     log.contains("line 1", wait::SOON).await?;
     fs::write(&list, shown.to_uppercase())?;
     // Whoever failed lately is held back by the relay.
@@ -74,7 +85,9 @@ pub(super) async fn revoked(cx: Context) -> Result<()> {
         .stderr()
         .contains("harness is authorized no more", wait::SOON)
         .await?;
-    running.stderr().contains("connection lost", wait::SOON).await?;
+    let ended = running.finish(wait::SOON).await?;
+    ensure!(ended.code == 77 && ended.stderr.contains(shown.trim()), "{ended:?}");
     fs::write(&list, &shown)?;
-    running.stderr().contains("reconnected", wait::SOON).await
+    house.works(&identity).await?;
+    Ok(())
 }

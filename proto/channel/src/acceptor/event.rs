@@ -22,6 +22,8 @@ pub enum Verdict {
     Admit,
     /// Anything else: a clear no, an error, no answer in time.
     Reject,
+    /// Our own list does not have the harness key. The harness is told so, inside the handshake.
+    NotListed,
     /// The registry refused the executor's own credential. The harness is told so, inside the handshake.
     CredentialRejected,
 }

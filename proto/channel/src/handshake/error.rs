@@ -34,6 +34,9 @@ pub enum HandshakeError {
     /// The message was made with other keys or another prologue, or was changed on the way.
     #[error("handshake message is not authentic")]
     NotAuthentic,
+    /// The executor proved who it is, and its own list of harnesses does not have our key.
+    #[error("the executor serves the harnesses of its own list only, and our key is not in it")]
+    NotListed,
     /// The executor proved who it is and refused; the text is printable and at most 256 bytes.
     #[error("the executor refused: {0}")]
     Refused(String),
@@ -44,13 +47,20 @@ impl HandshakeError {
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Length { .. } | Self::InvalidPeerKey | Self::NotAuthentic => true,
-            Self::PayloadTooLong { .. } | Self::NoReason | Self::InvalidResponderKey | Self::Refused(_) => false,
+            Self::PayloadTooLong { .. }
+            | Self::NoReason
+            | Self::InvalidResponderKey
+            | Self::NotListed
+            | Self::Refused(_) => false,
         }
     }
 
     /// Makes the peer's reason fit to be shown: bounded, and without control characters.
     pub(super) fn refused(reason: &[u8]) -> Self {
         const SHOWN: usize = 256;
+        if reason == super::HARNESS_NOT_LISTED {
+            return Self::NotListed;
+        }
         if reason == super::CREDENTIAL_REJECTED {
             return Self::Refused("the registry rejected the executor's credential".to_owned());
         }

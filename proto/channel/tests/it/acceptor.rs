@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use rendezvous_channel::acceptor::{Ended, Event, MAX_WAITING_REFUSALS, StreamKey, ValidationId, Verdict};
 use rendezvous_channel::budget::Budget;
-use rendezvous_channel::handshake::HandshakeError;
+use rendezvous_channel::handshake::{CREDENTIAL_REJECTED, HandshakeError};
 use rendezvous_channel::message::MessageError;
 use rendezvous_channel::reorder::ReorderError;
 use rendezvous_channel::stream::{
@@ -20,7 +20,7 @@ use rendezvous_channel::stream::{
 use rendezvous_channel::{Acceptor, Identity};
 use rendezvous_wire::frame::{Body, Frame};
 use rendezvous_wire::limits::{
-    GAP_TIMEOUT, HANDSHAKE_COOLDOWN, MAX_FAILED_HANDSHAKES, MAX_MESSAGE, MAX_PENDING_VALIDATIONS,
+    GAP_TIMEOUT, HANDSHAKE_2_OVERHEAD, HANDSHAKE_COOLDOWN, MAX_FAILED_HANDSHAKES, MAX_MESSAGE, MAX_PENDING_VALIDATIONS,
     MAX_PENDING_VALIDATIONS_PER_HARNESS, MAX_STREAMS, MAX_STREAMS_PER_HARNESS,
 };
 use rendezvous_wire::reason;

@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use rendezvous_channel::handshake::HandshakeError;
 use rendezvous_channel::stream::StreamError;
 
 use super::RedialError;
@@ -36,6 +37,12 @@ pub enum StreamEnd {
 }
 
 impl StreamEnd {
+    /// Whether the executor proved who it is, and said that its own list does not have our key.
+    pub fn is_not_listed(&self) -> bool {
+        let Self::Failed(error) = self else { return false };
+        matches!(**error, StreamError::Handshake(HandshakeError::NotListed))
+    }
+
     /// Whether a new stream may do better.
     pub fn is_retryable(&self) -> bool {
         match self {

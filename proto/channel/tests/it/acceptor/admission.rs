@@ -199,6 +199,43 @@ fn a_rejected_executor_credential_is_told_inside_the_handshake() {
 }
 
 #[test]
+fn a_harness_that_is_not_listed_is_told_so_inside_the_handshake_and_keeps_nothing() {
+    let mut world = World::new();
+    for _ in 0..2 * MAX_FAILED_HANDSHAKES {
+        let mut pending = world.pending("s");
+        world.verdict(pending.id, Verdict::NotListed);
+        assert_eq!(world.events(), []);
+        let sent = world.sent();
+        // What the relay sees: an answer as long as any refusal, and the end of the stream.
+        let [
+            Frame {
+                body: Body::Handshake { payload },
+                ..
+            },
+            Frame {
+                body: Body::Reset { .. },
+                ..
+            },
+        ] = &sent[..]
+        else {
+            panic!("{sent:?}");
+        };
+        assert_eq!(payload.len(), HANDSHAKE_2_OVERHEAD + CREDENTIAL_REJECTED.len());
+        for frame in sent {
+            pending.harness.handle_frame(world.now, frame);
+        }
+        let events = events(&mut pending.harness);
+        let [stream::Event::Failed(StreamError::Handshake(error @ HandshakeError::NotListed))] = &events[..] else {
+            panic!("{events:?}");
+        };
+        assert!(!error.is_retryable());
+        assert_eq!((world.failures(), world.acceptor.active_streams()), (0, 0));
+    }
+    // Nobody has to wait for it.
+    world.open("s");
+}
+
+#[test]
 fn the_129th_stream_is_refused() {
     let mut world = World::new();
     let mut first = world.open("0");

@@ -46,7 +46,7 @@ pub use self::table::{Lookup, Processes, StartError};
 pub const MAX_CHUNK: usize = 44 * 1024;
 /// Processes of one table that are starting or not yet closed.
 pub const MAX_PROCESSES: usize = 1024;
-/// Closed processes of one table that can still be read. The oldest goes first.
+/// Closed processes of one table that can still be read. The oldest that was read to its end goes first, else the oldest.
 pub const MAX_CLOSED: usize = 256;
 /// How long a closed process can be read and keeps its id: as long as a session without a connection is kept, so that a
 /// harness that comes back in time finds what ended meanwhile.

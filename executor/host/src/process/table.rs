@@ -299,7 +299,7 @@ impl Table {
             if let Some(admission) = self.budget.admit() {
                 break admission;
             }
-            if !slots.evict_oldest_closed() {
+            if !slots.evict_closed() {
                 return Err(StartError::TooMany);
             }
         };
@@ -374,7 +374,7 @@ impl Table {
         if slots.holds(id, instance) {
             slots.closed.push_back((Arc::clone(id), instance));
             if slots.closed.len() > MAX_CLOSED {
-                slots.evict_oldest_closed();
+                slots.evict_closed();
             }
         }
     }
@@ -421,8 +421,14 @@ impl Slots {
         self.by_id.get(id).is_some_and(|slot| slot.instance == instance)
     }
 
-    fn evict_oldest_closed(&mut self) -> bool {
-        match self.closed.pop_front() {
+    /// Forgets the oldest closed process from which its reader has taken everything; where there is none, the oldest.
+    fn evict_closed(&mut self) -> bool {
+        let is_awaited = |id: &Arc<str>| {
+            let process = self.by_id.get(id).and_then(|slot| slot.process.as_ref());
+            process.is_some_and(Process::is_awaited)
+        };
+        let done = self.closed.iter().position(|(id, _)| !is_awaited(id));
+        match self.closed.remove(done.unwrap_or(0)) {
             None => false,
             Some((id, _)) => {
                 self.by_id.remove(&id);

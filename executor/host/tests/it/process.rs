@@ -318,6 +318,31 @@ async fn closed_processes_are_bounded_and_do_not_block_new_ones() {
 }
 
 #[tokio::test]
+async fn of_closed_processes_those_that_were_read_to_the_end_go_first() {
+    let mut world = World::new();
+    world.processes.set_window(true);
+    for n in 0..=MAX_CLOSED + 2 {
+        let id = n.to_string();
+        let process = world.start(&id, run(&["true"])).await;
+        world.follow(&id).await;
+        if n == 3 || n == 5 {
+            process.consume(u64::MAX);
+        }
+    }
+    until("the evictions", || world.processes.len() == MAX_CLOSED).await;
+    for (id, is_there) in [
+        ("3", false),
+        ("5", false),
+        ("0", false),
+        ("1", true),
+        ("2", true),
+        ("4", true),
+    ] {
+        assert_eq!(matches!(world.processes.get(id), Lookup::Started(_)), is_there, "{id}");
+    }
+}
+
+#[tokio::test]
 async fn running_processes_are_bounded() {
     let world = World::new();
     for n in 0..MAX_PROCESSES {

@@ -113,7 +113,7 @@ pub enum ConnectError {
     #[error(transparent)]
     Trust(#[from] TrustError),
     /// The TLS handshake failed, mostly because of an untrusted certificate.
-    #[error("TLS handshake failed")]
+    #[error("TLS handshake failed{}", advice(.0))]
     Tls(#[source] io::Error),
     /// No certificate can be for a host of this name.
     #[error("the host's name is no DNS name")]
@@ -130,6 +130,23 @@ pub enum ConnectError {
         #[source]
         source: ProxyError,
     },
+}
+
+/// What to do about a failed handshake, where its cause does not tell.
+fn advice(error: &io::Error) -> &'static str {
+    match error.get_ref().and_then(|error| error.downcast_ref()) {
+        Some(rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType)) => {
+            "; what answers there does not speak TLS"
+        }
+        // The library has no name for it.
+        Some(rustls::Error::InvalidCertificate(rustls::CertificateError::Other(other)))
+            if format!("{other:?}").contains("CaUsedAsEndEntity") =>
+        {
+            "; the server uses a certificate for authorities: a self-signed one must have CA:FALSE (`openssl req -x509 … \
+             -addext basicConstraints=critical,CA:FALSE`)"
+        }
+        _ => "",
+    }
 }
 
 /// What is wrong with a proxy.

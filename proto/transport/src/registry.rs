@@ -21,6 +21,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::connector::Connector;
 use crate::policy::RegistryUrl;
 
+mod clear_text;
 mod direct;
 mod error;
 mod http1;

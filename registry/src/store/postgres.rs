@@ -91,6 +91,11 @@ async fn reach(options: &PgConnectOptions) -> Result<(), StoreError> {
         Ok(Err(sqlx::Error::Io(error))) if error.kind() != std::io::ErrorKind::PermissionDenied => {
             return Err(unreachable(&error));
         }
+        Ok(Err(sqlx::Error::Protocol(error))) => {
+            return Err(unreachable(&format_args!(
+                "what answers there is no PostgreSQL: {error}"
+            )));
+        }
         Ok(connected) => connected?,
     };
     // It has served its purpose, however it ends.

@@ -210,6 +210,24 @@ async fn a_server_that_cannot_be_reached_is_named() {
 }
 
 #[tokio::test]
+async fn a_server_that_is_no_postgresql_is_told_as_that() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            // Whoever asked has gone when it understood.
+            let _gone = tokio::io::AsyncWriteExt::write_all(&mut stream, b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
+        }
+    });
+    let url = format!("postgres://postgres@{address}/x");
+    let output = registry(&["environment", "list", "--database", &url]).await;
+    assert_eq!(output.status.code(), Some(69));
+    let text = stderr(&output);
+    let words = format!("{address}: what answers there is no PostgreSQL");
+    assert!(text.contains(&words), "{text}");
+}
+
+#[tokio::test]
 async fn the_first_administrator_needs_no_other() {
     let database = Database::sqlite();
     let output = database.command(&["credential", "create", "--role", "admin"]).await;

@@ -338,6 +338,7 @@ async fn a_registry_that_cannot_be_used_is_told_with_what_to_do() {
         (format!("https://{at}"), &[], &["not trusted", "--ca-file"]),
         (format!("https://{at}"), &["--ca-file", ca], &["404", "--registry"]),
         (format!("https://{clear}"), &[], &["no TLS connection", "https"]),
+        (format!("http://{at}"), &[], &["does it serve https"]),
     ] {
         let (_child, mut log) = relay_of(&registry, &credential, more);
         for _ in 0..2 {

@@ -140,6 +140,32 @@ async fn a_proxy_does_not_vouch_for_the_server() {
     assert!(matches!(error, Some(ConnectError::Tls(_))), "{error:?}");
 }
 
+/// What `openssl req -x509` makes unless it is told otherwise.
+#[tokio::test]
+async fn a_server_with_the_certificate_of_an_authority_is_told_what_it_needs() {
+    let mut params = CertificateParams::new(vec![NAME.to_owned(), "127.0.0.1".to_owned()]).expect("params");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().expect("key");
+    let certificate = params.self_signed(&key).expect("certificate");
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let server = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_no_client_auth()
+        .with_single_cert(
+            vec![certificate.der().clone()],
+            PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes()).expect("key"),
+        )
+        .expect("pair");
+    let file = tempfile::NamedTempFile::new().expect("file");
+    std::fs::write(file.path(), certificate.pem()).expect("write");
+    let address = echo(Arc::new(server)).await;
+    let connector = Connector::direct(Trust::new(Some(file.path())).expect("trust"));
+    let error = connector.connect(&target(&format!("https://{address}"))).await.err();
+    let text = error.expect("no server's certificate").to_string();
+    assert!(text.contains("CA:FALSE"), "{text}");
+}
+
 #[tokio::test]
 async fn a_proxy_that_is_not_there_is_named() {
     // Bound, so that nobody else gets the port, and not listening.

@@ -11,6 +11,7 @@ use rendezvous_wire::json::{self, Bounds};
 use rendezvous_wire::limits::{MAX_REGISTRY_DEPTH, MAX_REGISTRY_RESPONSE};
 use rendezvous_wire::registry::{ErrorResponse, code};
 
+use super::clear_text::SpeaksTls;
 use crate::connector::ConnectError;
 use crate::signer::SignError;
 use crate::text::clean;
@@ -36,8 +37,11 @@ pub enum CallError {
     #[error("cannot connect to the registry")]
     Connect(#[source] Arc<ConnectError>),
     /// The registry's certificate is not trusted, or what answers does not speak TLS as we do.
-    #[error("cannot speak TLS with the registry; --ca-file adds an authority to trust")]
+    #[error("{}", no_tls(.0))]
     Tls(#[source] Arc<ConnectError>),
+    /// The registry speaks TLS, and its URL says that it does not.
+    #[error("the registry speaks TLS at this address: its URL must begin with https://")]
+    ClearText,
     /// The connection broke before the answer was complete.
     #[error("the connection to the registry broke")]
     Interrupted(#[source] Box<dyn Error + Send + Sync>),
@@ -69,7 +73,12 @@ impl CallError {
                 409 => refusal.code.as_deref() == Some(code::ENVIRONMENT_OFFLINE),
                 _ => false,
             },
-            Self::Tls(_) | Self::TooLarge | Self::Malformed(_) | Self::Mismatch(_) | Self::Sign(_) => false,
+            Self::Tls(_)
+            | Self::ClearText
+            | Self::TooLarge
+            | Self::Malformed(_)
+            | Self::Mismatch(_)
+            | Self::Sign(_) => false,
         }
     }
 
@@ -114,6 +123,7 @@ impl CallError {
                 Self::Tls(Arc::clone(error))
             }
             Some(error) => Self::Connect(Arc::clone(error)),
+            None if SpeaksTls::caused(&error) => Self::ClearText,
             None => Self::Interrupted(error.into()),
         }
     }
@@ -121,6 +131,14 @@ impl CallError {
     /// Whether a proxy refuses the user name and password that it was given, or their absence.
     pub fn is_proxy_unauthorized(&self) -> bool {
         matches!(self, Self::Connect(error) if error.is_proxy_unauthorized())
+    }
+}
+
+fn no_tls(error: &ConnectError) -> &'static str {
+    if error.is_untrusted() {
+        "the registry's certificate is not trusted; --ca-file adds an authority to trust"
+    } else {
+        "cannot speak TLS with the registry; does it serve https at this address?"
     }
 }
 

@@ -21,6 +21,7 @@ use tower_service::Service;
 use url::Url;
 
 use super::CallError;
+use super::clear_text::Watched;
 use crate::connector::{ConnectError, Connector, Socket, Target};
 
 /// Connections that are kept for the next call.
@@ -94,13 +95,13 @@ impl Service<Uri> for Dial {
             let url = uri.to_string().parse::<Url>().ok();
             let target = url.as_ref().and_then(Target::of).ok_or(ConnectError::Name)?;
             let socket = connector.connect(&target).await?;
-            Ok(Conn(TokioIo::new(socket)))
+            Ok(Conn(TokioIo::new(Watched::new(socket, !target.is_tls()))))
         })
     }
 }
 
 /// A socket, in the terms of the HTTP library.
-struct Conn(TokioIo<Socket>);
+struct Conn(TokioIo<Watched<Socket>>);
 
 impl Connection for Conn {
     fn connected(&self) -> Connected {

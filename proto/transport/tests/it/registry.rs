@@ -380,6 +380,22 @@ async fn a_connection_that_breaks_in_the_tls_handshake_may_hold_the_next_time() 
     let error = register_over_tls(clear).await;
     assert!(matches!(error, CallError::Tls(_)), "{error:?}");
     assert!(!error.is_retryable());
+    assert!(error.to_string().contains("does it serve https"), "{error}");
+}
+
+#[tokio::test]
+async fn clear_text_to_a_server_that_speaks_tls_is_told_as_that() {
+    let authority = Authority::new();
+    let addr = serve(Some(&authority), |stream| async move { drop(stream) }).await;
+    let client = client_of(&format!("http://{addr}"), connector());
+    let error = within(client.register(&environment(), &key()))
+        .await
+        .expect_err("no TLS");
+    assert!(matches!(error, CallError::ClearText), "{error:?}");
+    assert!(
+        !error.is_retryable() && error.to_string().contains("https://"),
+        "{error}"
+    );
 }
 
 async fn register_over_tls(addr: SocketAddr) -> CallError {

@@ -9,6 +9,7 @@ use rendezvous_connect::tls::TrustError;
 use rendezvous_wire::control::{MAX_CONTROL_MESSAGE, PATH};
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
+use tokio_tungstenite::tungstenite::error::ProtocolError;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Error as WsError, http::StatusCode};
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
@@ -64,6 +65,9 @@ pub enum DialError {
     /// The registry refused the upgrade.
     #[error("the registry answered {0}{hint}", hint = hint(*.0))]
     Status(StatusCode),
+    /// What answered in clear text is no HTTP.
+    #[error("the registry does not speak HTTP at this address; does it serve https there?")]
+    ClearText(#[source] Box<WsError>),
     /// The upgrade failed.
     #[error("the upgrade failed")]
     Upgrade(#[source] Box<WsError>),
@@ -185,6 +189,9 @@ impl Registry {
                 StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => DialError::NotAuthorized,
                 status => DialError::Status(status),
             }),
+            Err(error @ WsError::Protocol(ProtocolError::HttparseError(_))) if !self.target.is_tls() => {
+                Err(DialError::ClearText(Box::new(error)))
+            }
             Err(error) => Err(upgrade(error)),
         }
     }

@@ -36,6 +36,9 @@ use status::{Outcome, StatusFile};
 const NOWHERE: &str = "where to connect is not configured: set CODEX_EXEC_SERVER_NOISE_REGISTRY_URL, \
     CODEX_EXEC_SERVER_NOISE_ENVIRONMENT_ID and CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN, or CODEX_EXEC_SERVER_URL, or name an \
     environment with -e (`-e local` is this machine)";
+const NO_REGISTRY: &str = "no registry is configured, and only a registry names keys: set \
+    CODEX_EXEC_SERVER_NOISE_REGISTRY_URL and the like, or use --registry-url. What environments.toml or \
+    CODEX_EXEC_SERVER_URL leads to proves no key, so there is none to accept";
 /// How long a connect may take before it is told that it is waited for.
 const SILENCE: Duration = Duration::from_secs(1);
 /// How long a connection may be lost before that is told: what lasts shorter is no more than a stumble.
@@ -363,6 +366,9 @@ impl Connection {
     /// How the executor is reached through a registry.
     fn registry_options(&self) -> Result<Options, Failure> {
         let settings = self.settings(self.environment.as_deref())?;
+        if !settings.names_registry() {
+            return Err(Failure::usage(anyhow::anyhow!(NO_REGISTRY)));
+        }
         Ok(Options::from_settings(&settings).map_err(HarnessError::from)?)
     }
 

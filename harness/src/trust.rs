@@ -116,11 +116,8 @@ pub(crate) struct Guard {
 impl Guard {
     pub(crate) fn new(policy: KeyPolicy, registry: &str, environment: &EnvironmentId) -> Self {
         Self {
+            place: Place::new(registry, environment, &policy),
             policy,
-            place: Place {
-                registry: registry.to_owned(),
-                environment: environment.clone(),
-            },
             way: None,
             unproven: 0,
             taken: None,
@@ -219,7 +216,9 @@ impl Guard {
         let Some(known) = self.policy.known.clone() else {
             return Ok(self.held.clone());
         };
-        let Place { registry, environment } = self.place.clone();
+        let Place {
+            registry, environment, ..
+        } = self.place.clone();
         on_disk(move || known.find(&registry, &environment))
             .await
             .map_err(KeyError::from)
@@ -235,6 +234,16 @@ impl Guard {
 }
 
 impl Place {
+    fn new(registry: &str, environment: &EnvironmentId, policy: &KeyPolicy) -> Self {
+        // Whoever names a file relies on it.
+        let named = policy.known.as_ref().filter(|_| policy.must_remember);
+        Self {
+            registry: registry.to_owned(),
+            environment: environment.clone(),
+            known: named.map(|known| known.path().to_owned()),
+        }
+    }
+
     /// A key that is remembered for this executor from now on.
     fn pin(&self, key: &PublicKey) -> Pin {
         Pin {

@@ -13,10 +13,7 @@ use crate::options::Options;
 ///
 /// The registry names another key or none, or the file cannot be changed.
 pub async fn accept(options: &Options, known: &KnownExecutors, fingerprint: Fingerprint) -> Result<Pin, HarnessError> {
-    let place = Place {
-        registry: options.registry.as_str().to_owned(),
-        environment: options.environment.clone(),
-    };
+    let place = Place::new(options.registry.as_str(), &options.environment, &options.executors);
     let own = own_key(options.identity.as_ref());
     let asked = registry_client(options)?
         .connect(&options.environment, own.public())

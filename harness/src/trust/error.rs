@@ -1,4 +1,5 @@
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use rendezvous_identity::KnownError;
@@ -14,6 +15,8 @@ pub struct Place {
     pub registry: String,
     /// The environment.
     pub environment: EnvironmentId,
+    /// The file of known keys, if it is not the usual one.
+    pub known: Option<PathBuf>,
 }
 
 impl fmt::Display for Place {
@@ -113,7 +116,26 @@ fn kind(persistent: &bool) -> &'static str {
 }
 
 fn accept(place: &Place, shown: &Fingerprint) -> String {
-    format!("harness -e {} known-executors accept {shown}", place.environment)
+    let Place {
+        registry, environment, ..
+    } = place;
+    let (registry, known) = (quoted(registry), known_flag(place));
+    format!("harness -e {environment} --registry-url {registry}{known} known-executors accept {shown}")
+}
+
+fn known_flag(place: &Place) -> String {
+    let file = place.known.as_ref().map(|file| quoted(&file.to_string_lossy()));
+    file.map(|file| format!(" --known-executors {file}"))
+        .unwrap_or_default()
+}
+
+/// A word for a shell.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "%+,-./:=@_".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
 }
 
 /// That a key is gone tomorrow is only what the registry says, so whoever takes it looks at its fingerprint, too.
@@ -123,8 +145,9 @@ fn remedy(place: &Place, shown: &Fingerprint, persistent: &bool) -> String {
         return accept;
     }
     format!(
-        "{accept} (it is said to have another key when it starts again; to take any from then on: harness known-executors \
-         remove {})",
+        "{accept} (it is said to have another key when it starts again; to take any from then on: harness{} \
+         known-executors remove {})",
+        known_flag(place),
         place.environment
     )
 }

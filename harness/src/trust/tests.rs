@@ -87,7 +87,10 @@ async fn a_key_is_remembered_from_one_session_to_the_next() {
     for part in [
         key(1).fingerprint().to_string(),
         key(2).fingerprint().to_string(),
-        format!("harness -e lab known-executors accept {}", key(2).fingerprint()),
+        format!(
+            "then: harness -e lab --registry-url {REGISTRY} known-executors accept {}",
+            key(2).fingerprint()
+        ),
     ] {
         assert!(text.contains(&part), "{text}");
     }
@@ -176,8 +179,27 @@ async fn a_key_that_is_said_not_to_last_is_accepted_by_its_fingerprint() {
     let mut changed = bundle(2, None);
     changed.identity = IdentityClaim::default();
     let text = guard.choose(&changed).await.unwrap_err().to_string();
-    let accept = format!("then: harness -e lab known-executors accept {} (", key(2).fingerprint());
+    let accept = format!(" known-executors accept {} (", key(2).fingerprint());
     assert!(text.contains(&accept), "{text}");
+}
+
+#[tokio::test]
+async fn the_remedy_names_the_file_that_was_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("who's known");
+    let policy = KeyPolicy {
+        strict: true,
+        must_remember: true,
+        ..KeyPolicy::known_in(&file)
+    };
+    let mut guard = Guard::new(policy, "https://a.example/x;y", &environment());
+    let text = guard.choose(&bundle(1, None)).await.unwrap_err().to_string();
+    let (folder, key) = (folder.path().display(), key(1).fingerprint());
+    let accept = format!(
+        "harness -e lab --registry-url 'https://a.example/x;y' --known-executors '{folder}/who'\\''s known' known-executors \
+         accept {key}"
+    );
+    assert!(text.ends_with(&accept), "{text}");
 }
 
 #[tokio::test]

@@ -150,6 +150,15 @@ async fn play(cx: Context) -> Result<()> {
         let expected = if default == "far" { &there } else { &here };
         prints(place.harness(&run, &[]).await?, expected)?;
     }
+    // No key is proved where there is no registry.
+    let accept = [
+        "-e",
+        "far",
+        "known-executors",
+        "accept",
+        "4g7q-2mzt-9x0c-k1ve-88ah-t5rn-wd3b",
+    ];
+    failed(&place.harness(&accept, &[]).await?, 64, "environments.toml")?;
     // A part of a registry is an error, whatever else there is.
     let part = [("CODEX_EXEC_SERVER_NOISE_ENVIRONMENT_ID", "far")];
     failed(

@@ -72,7 +72,8 @@ pub(super) async fn swapped_key(cx: Context) -> Result<()> {
     let other = house.executor_called("executor of somebody else", &identity).await?;
     let shown = house.fingerprint(&identity).await?;
 
-    let accept = format!("harness -e {ENVIRONMENT} known-executors accept {shown}");
+    let registry = house.access().registry;
+    let accept = format!("harness -e {ENVIRONMENT} --registry-url {registry} known-executors accept {shown}");
     let words = ["THE KEY HAS CHANGED", &known, &shown, "persistent", &accept];
     house.is_refused(&[], 77, &words).await?;
     // Nobody came to the other executor, not even for a handshake.

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use rendezvous_host::sandbox::helper;
 use rendezvous_service::exit::{self, Exit};
+use rendezvous_transport::heap;
 
 fn main() -> ExitCode {
     // Inside a sandbox this executable is another program.
@@ -16,6 +17,7 @@ fn main() -> ExitCode {
     if let Some(code) = init::dispatch(std::env::args_os()) {
         return code;
     }
+    heap::keep_freed();
     let exit = match cli::run() {
         Ok(()) => Exit::Ok,
         Err(cli::Stop::Printed(exit)) => exit,

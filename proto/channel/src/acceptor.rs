@@ -268,18 +268,6 @@ impl Acceptor {
         }
     }
 
-    /// Whether short messages of some streams were sent between those of others within the last second: who sends much should
-    /// not keep them waiting.
-    pub fn is_shared(&self) -> bool {
-        self.turns.are_shared(self.now)
-    }
-
-    /// Makes records at most `limit` bytes of plaintext long from now on: what is urgent waits for the one that is being sent. No
-    /// limit makes them shorter than [`MIN_PIECE_LIMIT`](crate::message::MIN_PIECE_LIMIT).
-    pub fn limit_records(&mut self, limit: usize) {
-        self.record_limit = limit;
-    }
-
     /// Whether [`Self::poll_transmit`] has something to give.
     pub fn wants_transmit(&self) -> bool {
         !self.control.is_empty() || !self.turns.is_empty()

@@ -17,6 +17,7 @@ pub mod acceptor;
 pub mod dial;
 pub mod direct;
 mod flight;
+pub mod heap;
 pub mod keepalive;
 pub mod link;
 pub mod policy;

@@ -49,6 +49,30 @@ async fn a_client_that_is_away_gives_way() {
     second.call("environment/status", json!({})).await.expect("there");
 }
 
+/// The time of a session begins when its client is lost, and not when the stream has given up waiting for it.
+#[tokio::test(start_paused = true)]
+async fn a_session_ends_its_time_after_its_client_was_there() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = keeping_server(folder.path(), MIB);
+    let (first, session) = kept(&server, 1).await;
+    let (mut other, _) = of(&server, 1).await;
+    first.go_away();
+    tokio::time::advance(Duration::from_millis(HOUR / 2)).await;
+    drop(first);
+    // Streams end in their turns.
+    for _ in 0..10 {
+        other.call("environment/status", json!({})).await.expect("status");
+    }
+    let left = |info: &Value| info["expiresInMs"].as_u64().expect("detached");
+    let info = sessions(&mut other, &[]).await[0].clone();
+    // The clock that says since when it is away goes on by itself.
+    assert!(left(&info) < HOUR * 3 / 4, "{info}");
+    tokio::time::advance(Duration::from_millis(left(&info) - 2)).await;
+    assert_eq!(sessions(&mut other, &[&session]).await.len(), 1);
+    tokio::time::sleep(Duration::from_millis(4)).await;
+    assert_eq!(sessions(&mut other, &[&session]).await.len(), 0);
+}
+
 /// A stream that ends while its session is being kept leaves one that is kept with its output, or none.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_kept_by_half() {

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use super::StreamKey;
+use super::{Acceptor, StreamKey};
 
 /// Longest frame that is taken for an urgent one, in bytes.
 const SHORT: usize = 4 * 1024;
@@ -71,6 +71,20 @@ impl Turns {
             return false;
         };
         now.saturating_duration_since(shared) < SHARED
+    }
+}
+
+impl Acceptor {
+    /// Whether short messages of some streams were sent between those of others within the last second: who sends much should
+    /// not keep them waiting.
+    pub fn is_shared(&self) -> bool {
+        self.turns.are_shared(self.now)
+    }
+
+    /// Makes records at most `limit` bytes of plaintext long from now on: what is urgent waits for the one that is being sent. No
+    /// limit makes them shorter than [`MIN_PIECE_LIMIT`](crate::message::MIN_PIECE_LIMIT).
+    pub fn limit_records(&mut self, limit: usize) {
+        self.record_limit = limit;
     }
 }
 

@@ -35,7 +35,7 @@ async fn a_sender_waits_while_nobody_receives() {
 
 /// Lengths of the frames of one stream that sends as much as it can, in ten seconds, and whether it shared the way.
 async fn bulk_lengths(is_shared: bool) -> Vec<usize> {
-    const RATE: usize = 10_000_000;
+    const RATE: usize = 1_000_000;
     let mut world = World::new().await;
     let (mut taking, giving) = world.open().await;
     let (mut asking, mut answering) = world.open().await;
@@ -62,7 +62,8 @@ async fn bulk_lengths(is_shared: bool) -> Vec<usize> {
     }
     let mut lengths = std::mem::take(&mut *world.relay.lengths.lock().unwrap());
     let sum: usize = lengths.iter().sum();
-    assert!(sum > RATE * 5 * 9 / 10, "the way was not full: {sum}");
+    // A sleep takes up to a millisecond more.
+    assert!(sum > RATE * 5 * 7 / 10, "the way was not full: {sum}");
     lengths.sort_unstable();
     lengths
 }
@@ -70,8 +71,8 @@ async fn bulk_lengths(is_shared: bool) -> Vec<usize> {
 #[tokio::test(start_paused = true)]
 async fn long_messages_go_in_short_records_where_short_messages_share_the_way() {
     let longest = *bulk_lengths(true).await.last().unwrap();
-    // A millisecond, and what is around a record.
-    assert!((4096..12_000).contains(&longest), "{longest}");
+    // More than a millisecond, but no shorter ones are made; and what is around a record.
+    assert!((4096..4500).contains(&longest), "{longest}");
     let longest = *bulk_lengths(false).await.last().unwrap();
     assert!(longest > 60_000, "{longest}");
 }

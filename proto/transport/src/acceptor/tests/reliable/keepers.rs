@@ -64,3 +64,30 @@ async fn an_application_that_keeps_what_it_took_stops_its_own_harness_only() {
     kept.clear();
     expect(&mut keeper, &message).await;
 }
+
+/// A reliable stream stops its sender by itself: it is in nobody's way, and waits for as long as its application likes.
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_fills_the_backlog_is_not_reset() {
+    let backlog = Backlog::new(SEND_BUFFER / 4);
+    let mut pair = Pair::with_backlog(backlog.clone()).await;
+    let way = pair.way();
+    let (greedy, mut keeper) = pair.agree(way).await;
+    let way = pair.way();
+    let (mut modest, mut other) = pair.agree(way).await;
+    let message = long(SEND_BUFFER / 4);
+    let mut kept = Vec::new();
+    flood(&greedy, &message, keep(&mut keeper, &mut kept)).await;
+    assert!(backlog.is_full(), "{}", backlog.held());
+    flood(&greedy, &message, async {
+        let start = now();
+        while now() - start < 4 * MAX_PAUSE {
+            let asked = now();
+            expect_alive(&mut modest, &mut other).await;
+            assert!(now() - asked < Duration::from_secs(1), "{:?}", now() - asked);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    })
+    .await;
+    kept.clear();
+    expect(&mut keeper, &message).await;
+}

@@ -240,7 +240,7 @@ impl Place {
         Self {
             registry: registry.to_owned(),
             environment: environment.clone(),
-            known: named.map(|known| known.path().to_owned()),
+            known: named.map(|known| known.path().into()),
         }
     }
 

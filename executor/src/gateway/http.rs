@@ -104,7 +104,14 @@ impl Handler {
 
     async fn register(&self, environment: EnvironmentId, request: Request<Incoming>) -> Result<Answer, Answer> {
         let client = self.client(request.headers()).map_err(status)?;
-        let identity = identity(request.headers())?;
+        let malformed = || {
+            explained(
+                StatusCode::BAD_REQUEST,
+                "invalid_request",
+                "a malformed x-rendezvous-identity",
+            )
+        };
+        let identity = identity(request.headers()).ok_or_else(malformed)?;
         let body: RegisterRequest = body(request).await?;
         let registered = client
             .register_as(&environment, &body.executor_public_key, &identity)
@@ -219,19 +226,12 @@ fn call(path: &str) -> Option<(EnvironmentId, Call)> {
     Some((EnvironmentId::new(environment).ok()?, call))
 }
 
-/// What an executor of ours says of its key; stock ones say nothing.
-fn identity(headers: &HeaderMap) -> Result<IdentityClaim, Answer> {
-    let Some(claim) = headers.get(IDENTITY_HEADER) else {
-        return Ok(IdentityClaim::default());
-    };
-    let claim = claim.to_str().ok().and_then(|claim| claim.parse().ok());
-    claim.ok_or_else(|| {
-        explained(
-            StatusCode::BAD_REQUEST,
-            "invalid_request",
-            "a malformed x-rendezvous-identity",
-        )
-    })
+/// What an executor of ours says of its key, unless that is malformed; stock ones say nothing.
+fn identity(headers: &HeaderMap) -> Option<IdentityClaim> {
+    match headers.get(IDENTITY_HEADER) {
+        Some(claim) => claim.to_str().ok()?.parse().ok(),
+        None => Some(IdentityClaim::default()),
+    }
 }
 
 async fn pass<S>(socket: OnUpgrade, mut relay: Link<S>, stop: CancellationToken, place: OwnedSemaphorePermit)

@@ -1,5 +1,5 @@
 use std::fmt;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 
 use rendezvous_identity::KnownError;
@@ -16,7 +16,7 @@ pub struct Place {
     /// The environment.
     pub environment: EnvironmentId,
     /// The file of known keys, if it is not the usual one.
-    pub known: Option<PathBuf>,
+    pub known: Option<Box<Path>>,
 }
 
 impl fmt::Display for Place {

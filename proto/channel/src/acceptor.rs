@@ -198,7 +198,7 @@ impl Acceptor {
                 Ok(answer) => self.push_handshake(stream_id, answer),
                 Err(_) => self.refuse(&stream_id),
             },
-            Verdict::NotListed => self.turn_away(stream_id, *paused, rng),
+            Verdict::NotListed => self.turn_away(&stream_id, *paused, rng),
         }
     }
 

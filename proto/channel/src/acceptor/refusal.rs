@@ -24,13 +24,13 @@ impl Acceptor {
 
     /// Tells a harness that it is not in our list. The reset behind it frees its place at the relay, whether the harness
     /// leaves or not.
-    pub(super) fn turn_away<R: CryptoRng + ?Sized>(&mut self, id: StreamId, paused: Paused, rng: &mut R) {
+    pub(super) fn turn_away<R: CryptoRng + ?Sized>(&mut self, id: &StreamId, paused: Paused, rng: &mut R) {
         if self.control.len() < MAX_WAITING_REFUSALS
             && let Ok(answer) = paused.refuse(rng, HARNESS_NOT_LISTED)
         {
             self.push_handshake(id.clone(), answer);
         }
-        self.refuse(&id);
+        self.refuse(id);
     }
 
     pub(super) fn push_refusal(&mut self, id: &StreamId) {

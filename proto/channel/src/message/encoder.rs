@@ -67,7 +67,11 @@ impl Encoder {
     /// first piece of a message must have room for its prefix.
     pub fn piece_len(&self, limit: usize) -> Option<usize> {
         let message = self.queue.front()?;
-        Some((message.len() + MESSAGE_PREFIX_LEN - self.written).min(limit).min(self.limit))
+        Some(
+            (message.len() + MESSAGE_PREFIX_LEN - self.written)
+                .min(limit)
+                .min(self.limit),
+        )
     }
 
     /// Whether the next piece begins a message.

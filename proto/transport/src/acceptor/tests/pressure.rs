@@ -40,9 +40,7 @@ async fn bulk_lengths(is_shared: bool) -> Vec<usize> {
     let (mut taking, giving) = world.open().await;
     let (mut asking, mut answering) = world.open().await;
     world.relay.rate.store(RATE, Ordering::Relaxed);
-    let flood = async {
-        while giving.send(long(SEND_BUFFER)).await.is_ok() {}
-    };
+    let flood = async { while giving.send(long(SEND_BUFFER)).await.is_ok() {} };
     let take = async { while let Some(Ok(_)) = taking.recv().await {} };
     let ask = async {
         for second in 0..20 {

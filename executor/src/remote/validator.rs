@@ -8,7 +8,7 @@ use rendezvous_wire::fingerprint::Fingerprint;
 use rendezvous_wire::id::{EnvironmentId, RegistrationId};
 
 use super::Status;
-use super::wanted::is_listed;
+use super::wanted::is_listed_in_the_end;
 
 /// Looks into the file of authorized harnesses, if there is one, and then asks the registry; whatever is not a clear yes is a no.
 pub(super) struct RegistryValidator {
@@ -40,7 +40,7 @@ impl RegistryValidator {
     async fn objection(&self, harness: Fingerprint) -> Option<Verdict> {
         let authorized = self.authorized.as_ref()?;
         let file = authorized.path().display();
-        let objection = match is_listed(authorized, harness).await {
+        let objection = match is_listed_in_the_end(authorized, harness).await {
             Ok(true) => return None,
             Ok(false) => {
                 tracing::warn!(%harness, %file, "harness refused: its fingerprint is not in the file of authorized harnesses");

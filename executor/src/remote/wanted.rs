@@ -41,6 +41,18 @@ pub(super) async fn is_listed(
     looked.unwrap_or(Ok(false))
 }
 
+/// As [`is_listed`], but a file that is being written, and is empty for a moment, is looked at again.
+pub(super) async fn is_listed_in_the_end(
+    authorized: &Arc<AuthorizedHarnesses>,
+    harness: Fingerprint,
+) -> Result<bool, AuthorizedError> {
+    if is_listed(authorized, harness).await? {
+        return Ok(true);
+    }
+    tokio::time::sleep(LOOK).await;
+    is_listed(authorized, harness).await
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -82,6 +94,25 @@ mod tests {
         unlisted();
         goes_on(1, "one look, and not the second in a row").await;
         timeout(LOOK, &mut served).await.expect("the second in a row");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_file_that_is_empty_for_a_moment_turns_nobody_away() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("harnesses");
+        let harness = KeyDigest([1; 32]).fingerprint();
+        fs::write(&path, "").expect("written");
+        let authorized = Arc::new(AuthorizedHarnesses::open(&path).expect("a file"));
+        let looked = is_listed_in_the_end(&authorized, harness);
+        let writing = async {
+            tokio::time::sleep(LOOK / 2).await;
+            fs::write(&path, harness.to_string()).expect("written");
+        };
+        let (looked, ()) = tokio::join!(looked, writing);
+        assert!(looked.expect("a file that can be read"));
+        fs::write(&path, "").expect("written");
+        let looked = is_listed_in_the_end(&authorized, harness).await;
+        assert!(!looked.expect("a file that can be read"));
     }
 
     #[tokio::test(start_paused = true)]

@@ -125,7 +125,7 @@ fn accept(place: &Place, shown: &Fingerprint) -> String {
 
 fn known_flag(place: &Place) -> String {
     let file = place.known.as_ref().map(|file| quoted(&file.to_string_lossy()));
-    file.map(|file| format!(" --known-executors {file}"))
+    file.map(|file| format!(" --known-executors={file}"))
         .unwrap_or_default()
 }
 

@@ -196,7 +196,7 @@ async fn the_remedy_names_the_file_that_was_named() {
     let text = guard.choose(&bundle(1, None)).await.unwrap_err().to_string();
     let (folder, key) = (folder.path().display(), key(1).fingerprint());
     let accept = format!(
-        "harness -e lab --registry-url 'https://a.example/x;y' --known-executors '{folder}/who'\\''s known' known-executors \
+        "harness -e lab --registry-url 'https://a.example/x;y' --known-executors='{folder}/who'\\''s known' known-executors \
          accept {key}"
     );
     assert!(text.ends_with(&accept), "{text}");

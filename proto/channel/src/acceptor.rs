@@ -29,6 +29,8 @@ pub use event::{Counters, Ended, Event, StreamKey, ValidationId, Verdict};
 
 use self::admission::Admission;
 use self::deadlines::Deadlines;
+use self::refusal::Courtesy;
+pub use self::refusal::{COURTESY_TIME, MAX_COURTESY};
 use self::replay::ReplayCache;
 use self::turns::{Share, Turns};
 use crate::budget::Budget;
@@ -60,6 +62,7 @@ pub struct Acceptor {
     /// Handshake answers and resets: they go before any record.
     control: VecDeque<Bytes>,
     turns: Turns,
+    courtesy: Courtesy,
     /// Longest plaintext of a record, in bytes.
     record_limit: usize,
     deadlines: Deadlines,
@@ -123,6 +126,7 @@ impl Acceptor {
             replays: ReplayCache::default(),
             control: VecDeque::new(),
             turns: Turns::default(),
+            courtesy: Courtesy::default(),
             record_limit: MAX_RECORD_PLAINTEXT,
             deadlines: Deadlines::default(),
             suspended: 0,
@@ -198,7 +202,7 @@ impl Acceptor {
                 Ok(answer) => self.push_handshake(stream_id, answer),
                 Err(_) => self.refuse(&stream_id),
             },
-            Verdict::NotListed => self.turn_away(&stream_id, *paused, rng),
+            Verdict::NotListed => self.turn_away(now, &stream_id, *paused, rng),
         }
     }
 
@@ -256,13 +260,15 @@ impl Acceptor {
             let limit = self.record_limit;
             let transmit = |stream: &mut Stream| {
                 stream.limit_records(limit);
-                stream.poll_transmit()
+                let before = stream.whole_messages();
+                let frame = stream.poll_transmit();
+                (frame, before > stream.whole_messages())
             };
-            let frame = self.with(&id, transmit).flatten();
+            let (frame, is_message) = self.with(&id, transmit).unwrap_or_default();
             let len = frame.as_ref().map_or(0, Bytes::len);
             self.charge(key, &id, len);
             if frame.is_some() {
-                self.turns.sent(self.now, key, len);
+                self.turns.sent(self.now, key, len, is_message);
                 return frame;
             }
         }

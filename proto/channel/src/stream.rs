@@ -312,6 +312,11 @@ impl Stream {
         self.outgoing.limit_pieces(limit);
     }
 
+    /// Messages that wait to be sent, of which nothing is sent yet.
+    pub fn whole_messages(&self) -> usize {
+        self.outgoing.whole_messages()
+    }
+
     /// The next frame to be sent, whole and encoded.
     pub fn poll_transmit(&mut self) -> Option<Bytes> {
         if let Some(frame) = self.control.pop_front() {

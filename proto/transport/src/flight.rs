@@ -32,6 +32,8 @@ const MEMORY: Duration = Duration::from_secs(300);
 pub(crate) struct Flight {
     window: usize,
     is_shared: bool,
+    /// The way is let run empty until a ping behind this is answered, so that the round trip is its own again.
+    drained_at: Option<u64>,
     /// Bytes that were given to the connection, and that the relay has read, so far.
     sent: u64,
     arrived: u64,
@@ -59,6 +61,7 @@ impl Flight {
         Self {
             window: LEAST,
             is_shared: false,
+            drained_at: None,
             sent: 0,
             arrived: 0,
             last_ping: 0,
@@ -73,7 +76,7 @@ impl Flight {
 
     /// Whether another message may be sent.
     pub(crate) fn has_room(&self) -> bool {
-        self.sent - self.arrived < self.window as u64
+        self.sent - self.arrived < self.window() as u64
     }
 
     /// Whether short messages share the way with long ones from now on. Says what a ping has to carry, if one is needed now.
@@ -94,11 +97,11 @@ impl Flight {
         usize::try_from(bytes).ok()
     }
 
-    /// A message will be given to the connection. Says what a ping in front of it has to carry, if there should be one: behind
-    /// the message it would tell how long the message takes, too.
+    /// A message will be given to the connection. Says what a ping in front of it has to carry, if there should be one: nothing
+    /// much is on its way, and behind the message it would tell how long the message takes, too.
     pub(crate) fn probe(&mut self, now: Instant) -> Option<[u8; 8]> {
         let is_recent = |last| now.saturating_duration_since(last) < PROBE;
-        if self.sent > self.arrived || !self.pings.is_empty() || self.last_probe.is_some_and(is_recent) {
+        if !self.pings.is_empty() || self.last_probe.is_some_and(is_recent) {
             return None;
         }
         self.last_probe = Some(now);
@@ -108,7 +111,7 @@ impl Flight {
     /// A message of this length was given to the connection. Says what a ping behind it has to carry, if there should be one.
     pub(crate) fn sent(&mut self, now: Instant, len: usize) -> Option<[u8; 8]> {
         self.sent += len as u64;
-        let is_due = self.sent - self.last_ping >= self.window as u64 / 4;
+        let is_due = self.sent - self.last_ping >= self.window() as u64 / 4;
         is_due.then(|| self.ping(now))
     }
 
@@ -129,6 +132,9 @@ impl Flight {
         let ping = self.pings.drain(..=index).next_back()?;
         let (start, before) = *self.interval.get_or_insert((ping.at, self.arrived));
         self.arrived = ping.sent;
+        if self.drained_at.is_some_and(|mark| ping.sent > mark) {
+            self.drained_at = None;
+        }
         let passed = now.saturating_duration_since(start);
         if passed >= INTERVAL {
             if self.rates.len() == INTERVALS {
@@ -155,21 +161,30 @@ impl Flight {
         if now.saturating_duration_since(since) >= MEMORY {
             self.since = Some(now);
             self.shortest = [None, self.shortest[0]];
+            self.drained_at = Some(self.sent);
         }
         let lately = &mut self.shortest[0];
         *lately = Some(lately.map_or(time, |shortest| shortest.min(time)));
     }
 
+    /// How much may be on its way now.
+    fn window(&self) -> usize {
+        match self.drained_at {
+            Some(_) => self.least(),
+            None => self.window,
+        }
+    }
+
+    fn least(&self) -> usize {
+        if self.is_shared { LEAST_SHARED } else { LEAST }
+    }
+
     fn resize(&mut self) {
-        let (least, delay) = if self.is_shared {
-            (LEAST_SHARED, DELAY_SHARED)
-        } else {
-            (LEAST, DELAY)
-        };
+        let delay = if self.is_shared { DELAY_SHARED } else { DELAY };
         let shortest = self.shortest.iter().flatten().min().copied().unwrap_or_default();
         // Twice what the way takes, so that one learns whether it takes more.
         let bytes = self.fastest() * (shortest * 2 + delay).as_micros() / 1_000_000;
-        self.window = usize::try_from(bytes).unwrap_or(MOST).clamp(least, MOST);
+        self.window = usize::try_from(bytes).unwrap_or(MOST).clamp(self.least(), MOST);
     }
 
     /// The greatest rate of late, in bytes a second.

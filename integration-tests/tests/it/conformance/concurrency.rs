@@ -39,8 +39,8 @@ pub(super) const CASES: &[Case] = &[
         "a_third_ordinary_call_waits",
         &[
             Start("p", "sleep 1000", ""),
-            Begin("process/read", r#"{"processId":"p","waitMs":300}"#),
-            Begin("process/read", r#"{"processId":"p","waitMs":3000}"#),
+            Begin("process/read", r#"{"processId":"p","waitMs":1500}"#),
+            Begin("process/read", r#"{"processId":"p","waitMs":4500}"#),
             Begin("fs/getMetadata", r#"{"path":"$dir/none"}"#),
             Begin("environment/status", ""),
             Codes(1),

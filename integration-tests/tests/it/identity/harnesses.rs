@@ -3,8 +3,8 @@
 use std::fs;
 
 use anyhow::{Result, ensure};
+use rendezvous_channel::acceptor::MAX_COURTESY;
 use rendezvous_integration_tests::{Context, Program, wait};
-use rendezvous_wire::limits::MAX_FAILED_HANDSHAKES;
 
 use super::{House, text};
 
@@ -44,13 +44,13 @@ pub(super) async fn authorized(cx: Context) -> Result<()> {
     let log = executor.stderr();
     log.contains("its fingerprint is not in the file", wait::SOON).await?;
 
-    // What the file says now counts. Nobody is locked out for having come too early, however often.
+    // What the file says now counts. Nobody is locked out for having come too early, a few times.
     fs::write(&list, "# nobody\n")?;
     let remedy = format!(
         "add this line to the file of the executor's --authorized-harnesses: {}",
         shown.trim()
     );
-    for _ in 0..MAX_FAILED_HANDSHAKES {
+    for _ in 1..MAX_COURTESY {
         house.is_refused(&identity, 77, &[&remedy]).await?;
     }
     fs::write(&list, &shown)?;

@@ -241,7 +241,10 @@ async fn shell_on_a_terminal(site: &Site) -> Result<()> {
     let shown = format!("<{} {HOST_NAME} vt100 yes {folder} 24 80>", MARK.1);
     terminal.screen().contains(&shown, wait::SOON).await?;
 
-    terminal.press("echo sleep''s; sleep 100; echo over''slept\r").await?;
+    // What says so is what sleeps: a shell that is about to start it would take the interrupt for itself.
+    terminal
+        .press("sh -c \"echo sleep''s; exec sleep 100\"; echo over''slept\r")
+        .await?;
     terminal.screen().contains("sleeps", wait::SOON).await?;
     terminal.press("\x03").await?;
     terminal.press("echo a''wake\r").await?;

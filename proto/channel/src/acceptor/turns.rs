@@ -57,10 +57,10 @@ impl Turns {
         share.sent = self.reached + bytes as u64;
     }
 
-    /// The stream has sent a frame.
-    pub(super) fn sent(&mut self, now: Option<Instant>, key: StreamKey, bytes: usize) {
+    /// The stream has sent a frame, which may be a whole message: the end of a long one, or a confirmation, is not urgent.
+    pub(super) fn sent(&mut self, now: Option<Instant>, key: StreamKey, bytes: usize, is_message: bool) {
         let is_another = self.last.replace(key).is_some_and(|last| last != key);
-        if is_another && bytes <= SHORT {
+        if is_another && is_message && bytes <= SHORT {
             self.shared = now;
         }
     }
@@ -134,13 +134,15 @@ mod tests {
     fn only_short_frames_between_those_of_others_share_the_way_and_for_a_while() {
         let (mut turns, now) = (Turns::default(), Instant::now());
         let (bulk, small) = (StreamKey(1), StreamKey(2));
-        turns.sent(Some(now), small, SHORT);
-        turns.sent(Some(now), small, 1);
-        turns.sent(Some(now), bulk, SHORT + 1);
-        turns.sent(Some(now), bulk, 1);
+        turns.sent(Some(now), small, SHORT, true);
+        turns.sent(Some(now), small, 1, true);
+        turns.sent(Some(now), bulk, SHORT + 1, true);
+        turns.sent(Some(now), bulk, 1, true);
+        turns.sent(Some(now), small, SHORT, false);
+        turns.sent(Some(now), bulk, SHORT + 1, true);
         assert!(!turns.are_shared(Some(now)));
-        turns.sent(Some(now), small, SHORT);
-        turns.sent(Some(now), bulk, SHORT + 1);
+        turns.sent(Some(now), small, SHORT, true);
+        turns.sent(Some(now), bulk, SHORT + 1, true);
         assert!(turns.are_shared(Some(now)));
         assert!(turns.are_shared(Some(now + SHARED - Duration::from_nanos(1))));
         assert!(!turns.are_shared(Some(now + SHARED)));

@@ -74,6 +74,11 @@ impl Encoder {
         )
     }
 
+    /// Messages that wait, without the one that is partly written.
+    pub fn whole_messages(&self) -> usize {
+        self.queue.len() - usize::from(self.written > 0)
+    }
+
     /// Whether the next piece begins a message.
     pub fn is_between_messages(&self) -> bool {
         self.written == 0

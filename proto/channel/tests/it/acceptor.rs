@@ -9,7 +9,9 @@ mod sending;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use rendezvous_channel::acceptor::{Ended, Event, MAX_WAITING_REFUSALS, StreamKey, ValidationId, Verdict};
+use rendezvous_channel::acceptor::{
+    COURTESY_TIME, Ended, Event, MAX_COURTESY, MAX_WAITING_REFUSALS, StreamKey, ValidationId, Verdict,
+};
 use rendezvous_channel::budget::Budget;
 use rendezvous_channel::handshake::{CREDENTIAL_REJECTED, HandshakeError};
 use rendezvous_channel::message::MessageError;

@@ -127,7 +127,30 @@ fn how_long_a_message_takes_is_no_part_of_the_round_trip() {
     let ping = flight.probe(now).expect("nothing is on its way");
     flight.pong(now + MILLISECOND, &ping);
     assert_eq!(flight.probe(now + 2 * MILLISECOND), None);
-    assert!(flight.probe(now + PROBE).is_some());
+    let ping = flight.probe(now + PROBE).expect("a while ago");
+    // One is under way, or a message is.
+    assert_eq!(flight.probe(now + 2 * PROBE), None);
+    flight.pong(now + 2 * PROBE, &ping);
+    // What no ping is behind is little.
+    assert_eq!(flight.sent(now + 2 * PROBE, 1000), None);
+    assert!(flight.probe(now + 3 * PROBE).is_some());
+}
+
+#[test]
+fn what_waits_on_the_way_for_long_does_not_become_the_round_trip() {
+    for (megabytes, is_shared) in [(12.0, false), (60.0, false), (60.0, true)] {
+        let mut way = Way::new(megabytes, 20 * MILLISECOND);
+        let ping = way.flight.share(way.start, is_shared);
+        way.answer(ping);
+        way.flood(Duration::from_secs(10));
+        let first = way.flight.window;
+        for _ in 0..6 {
+            way.flood(MEMORY);
+        }
+        assert!(way.flight.window < first * 3 / 2, "{first} {}", way.flight.window);
+        let sent = way.flood(Duration::from_secs(10));
+        assert!(sent > 0.95 * 10e6 * megabytes, "{megabytes}: {sent}");
+    }
 }
 
 #[test]
